@@ -115,7 +115,7 @@ def tuned(setting: Setting, report: Report) -> None:
     from hpctrip.runner.run_metadata import device_name
     from hpctrip.tune import report as files
     from hpctrip.tune.trial import TrialRunner
-    from hpctrip.tune.tuner import Goal, tune
+    from hpctrip.tune.tuner import tune
 
     num_sites, num_samples, num_rounds = (2, 40, 1) if setting.small else (100, 100, 4)
     lines = (
@@ -134,7 +134,7 @@ def tuned(setting: Setting, report: Report) -> None:
     precisions = [{}, *({"engine.precision": name} for name in PRECISIONS[1:])]
     blocks = [{}, {"engine.sites_per_block": num_sites}]
     spaces = [precisions[::2]] if setting.small else [precisions, blocks]
-    result = tune(runner, Goal(accuracy_bound=0.02, eta=0.5), spaces, knobs=True, report=print)
+    result = tune(runner, 0.02, 0.5, spaces, knobs=True, report=print)
     about = report.of(shape="W1s", sites=num_sites, device=setting.device)
     before = result.trials[0]
     for name, trial in result.best.items():

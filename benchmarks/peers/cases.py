@@ -12,7 +12,7 @@ import tomli_w
 import torch
 
 from hpctrip.base.rng import stream
-from hpctrip.ranks.serial import SerialRanks
+from hpctrip.ranks.base import Ranks
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
 from hpctrip.runner.host import Host
@@ -48,7 +48,7 @@ def write_case(folder: Path, name: str, shape: Shape, num_rounds: int) -> None:
     path = folder / "hpctrip.toml"
     path.write_text(tomli_w.dumps(tables))
     experiment = read_input([str(path)]).experiment
-    task, ranks = experiment.workload.task(0), SerialRanks()
+    task, ranks = experiment.workload.task(0), Ranks()
     host = Host(experiment, experiment.num_sites(), task, ranks, torch.device("cpu"))
     np.save(folder / "params.npy", host.initial_params.numpy())
     simulation, state, orders = Aggregator(host).simulation, State(), []

@@ -84,7 +84,7 @@ def tune(
     from hpctrip.tune import report
     from hpctrip.tune.spaces import default_spaces, read_space
     from hpctrip.tune.trial import TrialRunner
-    from hpctrip.tune.tuner import Goal, tune
+    from hpctrip.tune.tuner import tune
 
     if launched_size() > 1:
         raise click.UsageError("tune measures the device of one process: start it without a launcher")
@@ -94,7 +94,7 @@ def tune(
     report.check(Path(out), overwrite)
     device = device_name(runner.device)
     echo(f"tuning on {device}; energy: {runner.meter.description}")
-    result = tune(runner, Goal(accuracy_bound, eta), spaces, not no_knobs, echo)
+    result = tune(runner, accuracy_bound, eta, spaces, not no_knobs, echo)
     echo(*result.notes)
     for name, trial in result.best.items():
         echo(f"{report.OBJECTIVES[name]}: {trial.setting_text}")

@@ -32,7 +32,7 @@ class Nodes:
         self._left = [0] * self.machine.num_nodes
         self._events: list[tuple[float, int, str, int, int]] = []
         self._number = itertools.count()
-        self.num_powered = self.num_up = self.boots = 0
+        self.boots = 0
         first_on = None if self.machine.off_after_s == "never" else self.machine.hot_spares
         for node in range(self.machine.num_nodes)[:first_on]:
             self._switch_on(node, 0.0)
@@ -93,19 +93,15 @@ class Nodes:
 
     def _switch_on(self, node: int, up_s: float) -> None:
         self._layout.power(node, True)
-        self.num_powered += 1
         self._up_s[node] = up_s
         self._push(up_s, "up", node, 0)
 
     def _set_up(self, node: int, clock_s: float) -> None:
         self.up[node] = True
-        self.num_up += 1
         self.vacated([node], clock_s)
 
     def _switch_off(self, node: int) -> None:
         self._layout.power(node, False)
-        self.num_powered -= 1
-        self.num_up -= int(self.up[node])
         self.up[node] = False
         self._up_s[node] = np.inf
 
@@ -170,10 +166,10 @@ class Allocator:
         self.nodes.advance(clock_s)
         while self._waking and self._waking[0][0] <= clock_s:
             ready_s, job = heapq.heappop(self._waking)
-            if (
-                self.state.works_from_s[job] == ready_s + self._restart_s
-            ):  # else it was stopped in the meantime
-                self.state.wake(job, clock_s)
+            # otherwise it was stopped in the meantime
+            if self.state.works_from_s[job] == ready_s + self._restart_s:
+                self.state.settle(np.array([job]), clock_s)
+                self.state.power_w[job] = self.state.draw_w[job]
 
     def keep_below(self, limit_w: float, ids: np.ndarray, clock_s: float) -> None:
         """Reduce the power of the cluster to at most `limit_w`, also once all nodes have booted.
@@ -197,8 +193,9 @@ class Allocator:
 
     def _committed_w(self, ids: np.ndarray) -> float:
         """Power of the cluster in watts once all nodes have booted."""
-        idle = self.nodes.num_powered * self.machine.gpus_per_node - int(self.state.gpus[ids].sum())
-        hosts_w = self.nodes.num_powered * self.machine.host_w
+        num_powered = int(self.layout.powered.sum())
+        idle = num_powered * self.machine.gpus_per_node - int(self.state.gpus[ids].sum())
+        hosts_w = num_powered * self.machine.host_w
         return float(self.state.draw_w[ids].sum()) + hosts_w + idle * self._gpu.idle_w
 
     def _slow_down(self, running: np.ndarray, bound_w: float, clock_s: float) -> None:

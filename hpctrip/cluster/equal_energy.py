@@ -7,7 +7,6 @@ those is chosen that need no more energy than the baseline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,17 +46,11 @@ class Front:
     """Trade-off between completion time and energy of one scenario under PowerFlow; simulations are cached.
 
     `hosts`: whether the energy of hosts and idle GPUs counts. `precision`: relative spacing of eta at which the search
-    ends. `simulate` runs one scenario.
+    ends.
     """
 
-    def __init__(
-        self,
-        scenario: ClusterScenario,
-        hosts: bool = True,
-        precision: float = 0.01,
-        simulate: Callable[[ClusterScenario], Result] = lambda scenario: scenario.simulator().run(),
-    ):
-        self._scenario, self._hosts, self._precision, self._simulate = scenario, hosts, precision, simulate
+    def __init__(self, scenario: ClusterScenario, hosts: bool = True, precision: float = 0.01):
+        self._scenario, self._hosts, self._precision = scenario, hosts, precision
         self._matches: dict[float, Match] = {}
 
     def best(self, target_j: float) -> Match | None:
@@ -69,7 +62,7 @@ class Front:
         etas = np.geomspace(LOWEST, HIGHEST, _COARSE).tolist()
         while etas:
             for eta in (eta for eta in etas if eta not in self._matches):
-                result = self._simulate(with_eta(self._scenario, eta, self._hosts))
+                result = with_eta(self._scenario, eta, self._hosts).simulator().run()
                 self._matches[eta] = Match(eta, result, counted_j(result, self._hosts))
             within = {eta: match for eta, match in self._matches.items() if match.energy_j <= target_j}
             etas = [

@@ -92,7 +92,7 @@ def simulate(
             "sources": list(map(str, sources)),
             "packages": list(map(str, extensions.packages)),
             "scheduler": scenario.scheduler.kind,
-            "synthetic_jobs": simulator.jobs.synthetic,
+            "synthetic_jobs": scenario.jobs.synthetic,
             "wall_s": wall_s,
         }
         write_cluster(path, meta, result)

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.series import next_step_s
 from hpctrip.base.units import Seconds
 from hpctrip.base.validate import instance, integers, numbers
 from hpctrip.cluster.allocator import Allocator
@@ -47,11 +48,6 @@ class Clock(Component):
         if not self.round_s:
             return clock_s
         return max(math.ceil(clock_s / self.round_s) * self.round_s, clock_s)
-
-    def round_after(self, clock_s: float) -> float:
-        """The earliest decision time after `clock_s`. `round_s` must not be 0."""
-        after_s = (math.floor(clock_s / self.round_s) + 1) * self.round_s
-        return after_s if after_s > clock_s else after_s + self.round_s
 
 
 @dataclass(eq=False)
@@ -116,12 +112,13 @@ class Simulator:
     def draw(self) -> PowerDraw:
         """Present power of the cluster by consumer, and its GPUs and nodes in use."""
         if self._draw is None:
-            nodes, active = self.allocator.nodes, self._active
+            allocator, active = self.allocator, self._active
+            num_powered, num_up = int(allocator.layout.powered.sum()), int(allocator.nodes.up.sum())
             busy = int(self.state.gpus[active][self.state.power_w[active] > 0].sum())
-            idle = nodes.num_up * nodes.machine.gpus_per_node - busy
-            hosts_w = nodes.num_powered * nodes.machine.host_w
+            idle = num_up * allocator.machine.gpus_per_node - busy
+            hosts_w = num_powered * allocator.machine.host_w
             jobs_w = float(self.state.power_w[active].sum())
-            self._draw = PowerDraw(jobs_w, hosts_w, idle * self.gpu.idle_w, busy, nodes.num_powered)
+            self._draw = PowerDraw(jobs_w, hosts_w, idle * self.gpu.idle_w, busy, num_powered)
         return self._draw
 
     def _process_events(self) -> None:
@@ -159,7 +156,7 @@ class Simulator:
         """Ask the limit, the scheduler and the frequency policy, and apply their answers to the active jobs."""
         now_s, active, clock, used = self.clock_s, self._active, self.clock, self.meter
         renewed = self.scheduler.periodic or self.limit.renewed
-        self._next_decision_s = clock.round_after(now_s) if renewed and len(active) else math.inf
+        self._next_decision_s = next_step_s(now_s, clock.round_s) if renewed and len(active) else math.inf
         if not len(active):
             return
         self._num_decisions += 1

@@ -64,13 +64,12 @@ class ClusterPower(PowerModel):
         input of the cluster is invalid.
         """
         scenario = read_cluster(self.path)
-        clusters = [simulate_spare(scenario.replica(number)) for number in range(self.num_clusters)]
-        spare, synthetic = zip(*clusters, strict=True)
+        spare = [simulate_spare(scenario.replica(number)) for number in range(self.num_clusters)]
         cluster = stream(seed, "site-cluster").integers(self.num_clusters, size=num_sites)
         lengths = np.array([len(fraction) for fraction in spare])
         offset = stream(seed, "cluster-offset").integers(lengths[cluster])
         offset = offset if self.offsets else np.zeros_like(offset)
-        return ClusterSupply(spare, scenario.clock.sample_s, any(synthetic), cluster, offset)
+        return ClusterSupply(spare, scenario.clock.sample_s, scenario.jobs.synthetic, cluster, offset)
 
 
 class ClusterSupply(PowerSupply):
@@ -102,10 +101,10 @@ class ClusterSupply(PowerSupply):
         return {"cluster": self._cluster, "cluster_offset": self._offset}
 
 
-def simulate_spare(scenario: ClusterScenario) -> tuple[np.ndarray, bool]:
+def simulate_spare(scenario: ClusterScenario) -> np.ndarray:
     """Simulate a cluster until its last job is submitted, for at least one interval.
 
-    Returns ([T] fraction of the cluster's GPUs that is left in each interval, whether its jobs were generated).
+    Returns the fraction of the cluster's GPUs that is left in each interval, [T].
     """
     simulator, step_s = scenario.simulator(), scenario.clock.sample_s
     machine, gpu = scenario.cluster, scenario.gpu
@@ -116,4 +115,4 @@ def simulate_spare(scenario: ClusterScenario) -> tuple[np.ndarray, bool]:
     powered = np.maximum(limit_w - drawn_w, 0.0) / one_w
     fraction = np.ones(num_steps)  # the whole cluster is free once its last job is completed
     fraction[: len(rows)] = np.minimum(np.maximum(machine.num_gpus - busy, 0.0), powered) / machine.num_gpus
-    return fraction, simulator.jobs.synthetic
+    return fraction

@@ -100,11 +100,6 @@ class JobState:
         from_s = np.maximum(self.works_from_s[ids], clock_s)
         self.finish_s[ids] = from_s + self.work_left[ids] / self.rate[ids]
 
-    def wake(self, job: int, clock_s: float) -> None:
-        """Let a job draw power from now on, as its nodes have booted."""
-        self.settle(np.array([job]), clock_s)
-        self.power_w[job] = self.draw_w[job]
-
     def profile_rows(
         self, ids: np.ndarray, frequency: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:

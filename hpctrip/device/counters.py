@@ -84,7 +84,11 @@ class Zone:
             self._file = self._path.open("rb", buffering=0)
         except (OSError, ValueError) as error:
             raise Unavailable(f"{self._path}: {_reason(error)}") from error
-        self._wraps_after_s = self._range_uj / MICRO / _most_w(folder)
+        limits_w = [ZONE_MOST_W]
+        for file in folder.glob("constraint_*_power_limit_uw"):
+            with suppress(OSError, ValueError):
+                limits_w.append(int(file.read_text()) / MICRO)
+        self._wraps_after_s = self._range_uj / MICRO / max(limits_w)
         self._last_uj, self._read_at, self._total_uj = self._counter_uj(), clock(), 0
 
     def read_uj(self) -> int:
@@ -148,15 +152,6 @@ def cpus(tree: Path | None = None) -> CounterGroup:
         raise Unavailable(f"no CPU counters (RAPL) in {tree}")
     memory = " with memory" if packages < len(zones) else ""
     return CounterGroup(f"{packages} CPU package{'s' if packages > 1 else ''}{memory} (RAPL)", zones)
-
-
-def _most_w(folder: Path) -> float:
-    """Largest power of the zone, by its own limits."""
-    limits = [ZONE_MOST_W]
-    for file in folder.glob("constraint_*_power_limit_uw"):
-        with suppress(OSError, ValueError):
-            limits.append(int(file.read_text()) / MICRO)
-    return max(limits)
 
 
 def _reason(error: Exception) -> str:

@@ -13,12 +13,11 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from hpctrip.device.counters import Unavailable, boot_id
 from hpctrip.device.nvml import Gpu
@@ -48,28 +47,24 @@ class AppliedSettings(BaseModel):
         return " and ".join(parts)
 
     def put_back(self, gpu: Gpu) -> None:
-        """Undo it, unless somebody has set another cap since. Raises Unavailable."""
+        """Undo it; a cap that has been changed since stays. Raises Unavailable."""
         if self.clock_mhz is not None:
             gpu.unlock_clock()
         if self.cap_mw is not None and self.cap_before_mw is not None and gpu.cap_mw == self.cap_mw:
             gpu.set_cap_mw(self.cap_before_mw)
 
 
-class _Content(BaseModel):
-    boot: str
-    process: int
-    gpus: dict[str, AppliedSettings]
-
-
-@dataclass
-class RecoveryNote:
+class RecoveryNote(BaseModel):
     """A note, locked by this process: its own, or that of a killed process, whose settings this one undoes."""
 
-    path: Path
-    file: IO[bytes]
+    path: Path = Field(exclude=True)
+    file: Any = Field(exclude=True)
+    """The open binary file, which is locked."""
+    boot: str
+    """The start of the machine's kernel in which the settings were applied."""
     process: int
     """The run that asked for the settings."""
-    gpus: dict[str, AppliedSettings] = field(default_factory=dict)
+    gpus: dict[str, AppliedSettings] = {}
 
     @classmethod
     def create(cls, process: int) -> RecoveryNote:
@@ -83,11 +78,11 @@ class RecoveryNote:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise Unavailable(f"{_folder()}: no note can be kept there: {error.strerror}") from error
-        return cls(path, file, process)
+        return cls(path=path, file=file, boot=boot_id(), process=process)
 
     def write(self) -> None:
         """Record the settings before they are applied; on disk when it returns. Raises Unavailable."""
-        data = _Content(boot=boot_id(), process=self.process, gpus=self.gpus).model_dump_json().encode()
+        data = self.model_dump_json().encode()
         try:
             os.pwrite(self.file.fileno(), data, 0)
             os.ftruncate(self.file.fileno(), len(data))
@@ -130,22 +125,16 @@ def leftovers() -> Iterator[RecoveryNote]:
 
 
 def _leftover(path: Path) -> RecoveryNote | None:
-    with suppress(OSError):
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "rb")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            content = _Content.model_validate(json.loads(file.read() or b"null"))
-        except ValueError:  # pydantic's is one too
-            # killed before it had written, so before it had set anything
-            path.unlink()
-        except OSError:
-            file.close()  # its process lives
-            return None
-        else:
-            if content.boot == boot_id():
-                return RecoveryNote(path, file, content.process, content.gpus)
-            path.unlink()
-        file.close()
+    """The note in a file; None where its process lives, or where it is void, which removes it."""
+    with suppress(OSError), ExitStack() as until_read:
+        file = until_read.enter_context(os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "rb"))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError where its process lives
+        with suppress(ValueError):  # killed before it had written, so before it had set anything
+            note = RecoveryNote(path=path, file=file, **json.loads(file.read() or b"{}"))
+            if note.boot == boot_id():
+                until_read.pop_all()
+                return note
+        path.unlink()
     return None
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from pydantic import Field
 
@@ -79,9 +78,7 @@ class SettingsProcess:
     def __enter__(self) -> SettingsProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self._process.stdin and self._process.stdout
         with suppress(OSError):
             self._process.stdin.close()

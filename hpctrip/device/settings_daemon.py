@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
@@ -24,76 +25,77 @@ from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote, leftovers
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class HeldSettings:
-    """The settings that this process has applied. It takes over those that killed processes have left, and undoes them
-    at its end too."""
+def taken_over(process: int) -> RecoveryNote:
+    """A new note of this process, with the settings that killed processes have left: they are undone with its own.
+    Raises Unavailable where it cannot be written: then nothing is set either."""
+    note = RecoveryNote.create(process)
+    for left in leftovers():
+        note.gpus |= left.gpus
+        note.write()
+        left.remove()
+    return note
 
-    def __init__(self, process: int):
-        """Raises Unavailable where no recovery note can be written: then nothing is set either."""
-        self.note = RecoveryNote.create(process)
-        for left in leftovers():
-            self.note.gpus |= left.gpus
-            self.note.write()
-            left.remove()
 
-    def apply(
-        self, uuids: Iterable[str], cap_mw: int | None, clock_mhz: int | None
-    ) -> tuple[list[str], list[str]]:
-        """Give these GPUs the settings that are not None. Returns what was set, and what was refused and why, a line
-        each."""
-        made: list[str] = []
-        refused: list[str] = []
-        for uuid in uuids:
-            try:
-                gpu = Gpu.of(uuid)
-                if cap_mw is not None:
-                    self._cap(gpu, cap_mw)
-                    made.append(f"{gpu.uuid}: power cap {cap_mw / 1000:g} W")
-                if clock_mhz is not None:
-                    self._change(gpu, {"clock_mhz": clock_mhz}, lambda gpu=gpu: gpu.lock_clock_mhz(clock_mhz))
-                    made.append(f"{gpu.uuid}: clock {clock_mhz} MHz")
-            except Unavailable as error:
-                refused.append(str(error))
-        return made, refused
-
-    def _cap(self, gpu: Gpu, cap_mw: int) -> None:
-        low, high = gpu.cap_range_mw
-        if not low <= cap_mw <= high:
-            asked, bounds = f"power cap {cap_mw / 1000:g} W", f"{low / 1000:g} to {high / 1000:g} W"
-            raise Unavailable(f"{gpu.uuid}: {asked}: it takes {bounds}")
-        before_mw = self.note.gpus.get(gpu.uuid, AppliedSettings()).cap_before_mw or gpu.cap_mw
-        self._change(gpu, {"cap_mw": cap_mw, "cap_before_mw": before_mw}, lambda: gpu.set_cap_mw(cap_mw))
-
-    def _change(self, gpu: Gpu, changes: dict[str, int], change: Callable[[], None]) -> None:
-        """Write the note, then change the GPU; if that is refused, the note is as before."""
-        before = dict(self.note.gpus)
-        self.note.gpus[gpu.uuid] = before.get(gpu.uuid, AppliedSettings()).model_copy(update=changes)
-        self.note.write()
+def apply(
+    note: RecoveryNote, uuids: Iterable[str], cap_mw: int | None, clock_mhz: int | None
+) -> tuple[list[str], list[str]]:
+    """Give these GPUs the settings that are not None. Returns what was set, and what was refused and why, a line
+    each."""
+    made: list[str] = []
+    refused: list[str] = []
+    for uuid in uuids:
         try:
-            change()
-        except Unavailable:
-            self.note.gpus = before
-            self.note.write()
-            raise
+            gpu = Gpu.of(uuid)
+            if cap_mw is not None:
+                _cap(note, gpu, cap_mw)
+                made.append(f"{gpu.uuid}: power cap {cap_mw / 1000:g} W")
+            if clock_mhz is not None:
+                _change(note, gpu, {"clock_mhz": clock_mhz}, partial(gpu.lock_clock_mhz, clock_mhz))
+                made.append(f"{gpu.uuid}: clock {clock_mhz} MHz")
+        except Unavailable as error:
+            refused.append(str(error))
+    return made, refused
+
+
+def _cap(note: RecoveryNote, gpu: Gpu, cap_mw: int) -> None:
+    low, high = gpu.cap_range_mw
+    if not low <= cap_mw <= high:
+        asked, bounds = f"power cap {cap_mw / 1000:g} W", f"{low / 1000:g} to {high / 1000:g} W"
+        raise Unavailable(f"{gpu.uuid}: {asked}: it takes {bounds}")
+    before_mw = note.gpus.get(gpu.uuid, AppliedSettings()).cap_before_mw or gpu.cap_mw
+    _change(note, gpu, {"cap_mw": cap_mw, "cap_before_mw": before_mw}, partial(gpu.set_cap_mw, cap_mw))
+
+
+def _change(note: RecoveryNote, gpu: Gpu, changes: dict[str, int], change: Callable[[], None]) -> None:
+    """Write the note, then change the GPU; if that is refused, the note is as before."""
+    before = dict(note.gpus)
+    note.gpus[gpu.uuid] = before.get(gpu.uuid, AppliedSettings()).model_copy(update=changes)
+    note.write()
+    try:
+        change()
+    except Unavailable:
+        note.gpus = before
+        note.write()
+        raise
 
 
 def main(process: int) -> None:
     """Answer requests until the run, whose process id is `process`, has ended."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    settings: HeldSettings | None = None
+    note: RecoveryNote | None = None
     try:
         for line in sys.stdin:
             try:
-                settings = settings or HeldSettings(process)
-                answer = settings.apply(**json.loads(line))
+                note = note or taken_over(process)
+                answer = apply(note, **json.loads(line))
             except Unavailable as error:
                 answer = [], [str(error)]
             print(json.dumps(answer), flush=True)
     finally:
-        if settings:
+        if note:
             with suppress(Unavailable):  # the note stays
-                settings.note.put_back()
+                note.put_back()
 
 
 if __name__ == "__main__":

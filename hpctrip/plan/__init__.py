@@ -15,9 +15,8 @@ import torch
 
 from hpctrip.plan.plan import Plan, first_rounds
 from hpctrip.plan.speed import Speed, probe
-from hpctrip.ranks.base import hosts_of
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.device import choose_device
-from hpctrip.ranks.serial import SerialRanks
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.host import Host
@@ -27,12 +26,12 @@ DeviceKind = Literal["auto", "cpu", "gpu"]
 machine."""
 
 
-class PlannedRanks(SerialRanks):
+class PlannedRanks(Ranks):
     """The ranks of a planned run, `size` of them, in one process."""
 
     def __init__(self, size: int):
         super().__init__()
-        self.size, self.hosts = size, hosts_of(size)
+        self.size = size
 
 
 def forecast(
@@ -77,7 +76,7 @@ def _host(experiment: Experiment, num_ranks: int, device_kind: DeviceKind) -> Ho
     """The components of the run on planned ranks, on the device to measure on."""
     torch.set_num_threads(experiment.ranks.threads)
     name = experiment.ranks.device if device_kind == "auto" else device_kind
-    device = choose_device(name, SerialRanks())
+    device = choose_device(name, Ranks())
     kind = "cuda" if name in ("gpu", "cuda") else device.type
     num_sites = experiment.num_sites()
     experiment.workload.prepare_data(experiment.seed)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import resource
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import pandas as pd
 
 from hpctrip.learn.counters import EVALUATION, TRAINING, vector_size
 from hpctrip.plan.speed import Speed
-from hpctrip.ranks.placement import Assignment, Traffic
+from hpctrip.ranks.placement import Assignment
 from hpctrip.record import checkpoint, schema
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.sim.outcome import Outcome
@@ -81,7 +82,7 @@ class Plan:
         return np.array(
             [
                 r.loads.num_samples.max() / self.speed.train_per_s
-                + self._traffic(r.assignment).seconds(self.bandwidth_bps)
+                + self.exchange_s(r.assignment)
                 + r.assignment.evaluate * evaluation_s
                 for r in self.rounds
             ]
@@ -93,18 +94,25 @@ class Plan:
         rest = max(0, self.aggregator.experiment.stop.max_rounds - len(self.rounds))
         return float(self.wall_s.sum() + rest * self.wall_s[-1])
 
-    @cached_property
-    def exchange(self) -> Traffic:
-        """Bytes that the ranks exchange in the last planned round."""
-        return self._traffic(self.rounds[-1].assignment)
-
-    def _traffic(self, assignment: Assignment) -> Traffic:
+    def exchange(self, assignment: Assignment) -> dict[str, int]:
+        """Bytes that a round sends over the link of a rank: up, the int64 sum of the updates with its counters; down,
+        the float32 model; the int64 counters of the evaluation; the message with the assignment."""
         host = self.aggregator.host
-        size = host.ranks.size
-        num_tail = vector_size(TRAINING, len(assignment.cohort), size)
-        return Traffic.of(
-            size, len(host.initial_params), num_tail, vector_size(EVALUATION, 0, size), assignment
-        )
+        size, num_params = host.ranks.size, len(host.initial_params)
+        if size == 1:
+            return dict.fromkeys(("up", "down", "counters", "message"), 0)
+        return {
+            "up": 8 * (num_params + vector_size(TRAINING, len(assignment.cohort), size)),
+            "down": 4 * num_params,
+            "counters": 8 * vector_size(EVALUATION, 0, size),
+            "message": len(pickle.dumps((0, assignment))),
+        }
+
+    def exchange_s(self, assignment: Assignment) -> float:
+        """Time of the two long collectives of a round. A reduction and a broadcast of a long vector each send its bytes
+        about twice over a rank's link, whatever the number of ranks (Rabenseifner's and van de Geijn's algorithms)."""
+        exchange = self.exchange(assignment)
+        return 2 * 8 * (exchange["up"] + exchange["down"]) / self.bandwidth_bps
 
     @cached_property
     def memory(self) -> dict[str, int]:

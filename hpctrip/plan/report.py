@@ -23,7 +23,9 @@ from hpctrip.runner.resume import default_path
 def report(plan: Plan) -> Group:
     """The whole report, to be printed by rich."""
     aggregator, rounds, speed = plan.aggregator, plan.rounds, plan.speed
-    e, host, exchange, memory = aggregator.experiment, aggregator.host, plan.exchange, plan.memory
+    e, host, memory = aggregator.experiment, aggregator.host, plan.memory
+    last = rounds[-1].assignment
+    exchange = plan.exchange(last)
     ranks, written, speed_known = host.ranks, plan.written_bytes, math.isfinite(speed.train_per_s)
     facts = {
         "scenario": f"{e.name}, seed {e.seed}: policy {e.policy.kind} over {host.num_sites} sites",
@@ -32,9 +34,9 @@ def report(plan: Plan) -> Group:
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
         "local training": local_training(resolved(host.work)),
         "model": f"{len(host.initial_params):,} parameters",
-        "exchange": f"per rank and round: {size_text(exchange.up)} up, {size_text(exchange.down)} down, "
-        f"{size_text(exchange.counters + exchange.message)} of counters and assignment; "
-        f"{exchange.seconds(plan.bandwidth_bps):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
+        "exchange": f"per rank and round: {size_text(exchange['up'])} up, {size_text(exchange['down'])} down, "
+        f"{size_text(exchange['counters'] + exchange['message'])} of counters and assignment; "
+        f"{plan.exchange_s(last):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
         "simulated WAN": f"updates of {aggregator.updates}",
         "memory, a host": ", ".join(
             f"{name} {size_text(memory[name])}" for name in HOST_PARTS if memory[name]
@@ -101,7 +103,8 @@ def _duration(seconds: float) -> str:
 def values(plan: Plan) -> dict[str, Any]:
     """The plan as {name: value}, with units in the names; NaN: not known."""
     e, host, world = plan.aggregator.experiment, plan.aggregator.host, plan.aggregator.world
-    exchange, speed = plan.exchange, plan.speed
+    speed, last = plan.speed, plan.rounds[-1].assignment
+    exchange = plan.exchange(last)
     return {
         "scenario": e.name,
         "seed": e.seed,
@@ -114,10 +117,10 @@ def values(plan: Plan) -> dict[str, Any]:
         "blocks": str(host.block_rule),
         "local_training": resolved(host.work),
         "num_params": len(host.initial_params),
-        "up_bytes": exchange.up,
-        "down_bytes": exchange.down,
-        "message_bytes": exchange.counters + exchange.message,
-        "exchange_s": exchange.seconds(plan.bandwidth_bps),
+        "up_bytes": exchange["up"],
+        "down_bytes": exchange["down"],
+        "message_bytes": exchange["counters"] + exchange["message"],
+        "exchange_s": plan.exchange_s(last),
         "bandwidth_bps": plan.bandwidth_bps,
         "simulated_update_bytes": world.update_bytes,
         "memory_bytes": plan.memory,

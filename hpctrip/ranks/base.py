@@ -1,88 +1,98 @@
-"""The interface of a transport: the collectives that a run needs."""
+"""The collectives that a run needs, as of a single process; transports over several ranks extend them."""
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-import torch
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
 from hpctrip.ranks.phase import Phase
 
+if TYPE_CHECKING:
+    import torch
+
 T = TypeVar("T")
 
 
-class Ranks(Protocol):
-    """A group of ranks. Every rank calls the same collectives in the same order.
+class Ranks:
+    """A group of ranks and its collectives, which every rank calls in the same order. This class is a single process;
+    `MpiRanks` is a group over MPI. Rank 0 is the aggregator.
 
-    Rank 0 is the aggregator. `hosts` are the ranks that train sites: all but rank 0, or rank 0 if it is the only one.
-    It is a context manager: an exception that leaves its body ends the whole job at once.
+    A group is a context manager: an exception that leaves its body ends the whole job at once.
     """
 
-    name: str
-    rank: int
-    size: int
-    library: str
+    name = "serial"
+    rank = 0
+    size = 1
+    library = ""
     """Name and version of the MPI library; empty where none is used."""
-    local_host: int
+    local_host = 0
     """Index of this host among the hosts of its machine; selects the GPU."""
-    is_aggregator: bool
-    """Whether this is rank 0."""
-    hosts: range
-    """The ranks that train sites."""
-    phase: Phase
-    """The current phase of this rank, which its watchdog reports."""
+
+    def __init__(self, phase: Phase | None = None):
+        self.phase = phase or Phase()
+        """The current phase of this rank, which its watchdog reports."""
+
+    @property
+    def is_aggregator(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @property
+    def hosts(self) -> range:
+        """The ranks that train sites: all but rank 0, or rank 0 if it is the only one."""
+        return range(1, self.size) if self.size > 1 else range(1)
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
         """Call `decide` at rank 0 and return its result at every rank. If it raises a HpctripError, rank 0 raises it,
         and every other rank raises EndedByAggregator with the same exit code."""
-        ...
+        return decide()
 
     def gather(self, value: Any) -> list[Any] | None:
         """The values of all ranks as a list at rank 0; None elsewhere. For small objects, which are pickled."""
-        ...
+        return [value]
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Sum the int64 vectors [P + T] of all ranks, apply `step` to the sum, and return the new float32 parameters
         [P] at every rank. The summed tail [T] is returned at rank 0, None elsewhere."""
-        ...
+        return step(partial), partial[num_params:].cpu().numpy()
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """The state of the server step [num_slots, P] at rank 0, sent from a rank that applies `step`; None
         elsewhere."""
-        ...
+        return slots if self.is_aggregator else None
 
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor] | None:
         """The float32 rows of all hosts, {key: row}, at rank 0; None elsewhere. No two hosts have the same key."""
-        ...
+        return rows
 
     def scatter_rows(
         self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
         """Send `rows` at rank 0 (None elsewhere) to the ranks `destinations` [keys]; returns those of this rank.
         Inverse of `gather_rows`."""
-        ...
+        return dict(rows or {})
 
     def abort(self, code: int) -> None:
         """End all ranks at once with this exit code. The only method that any thread may call."""
-        ...
+        os._exit(code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum of the ranks' int64 counters at rank 0; None elsewhere."""
-        ...
+        return counts
 
-    def __enter__(self) -> Ranks: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """End the whole job on an exception that the other ranks do not know of; there are none here."""
 
 
 class EndedByAggregator(HpctripError):
@@ -111,11 +121,6 @@ def build_collectively(ranks: Ranks, build: Callable[[], T]) -> T:
 
     ranks.decide_on_root(raise_first)
     return value
-
-
-def hosts_of(size: int) -> range:
-    """The ranks that train sites: all but rank 0, or rank 0 if it is the only one."""
-    return range(1, size) if size > 1 else range(1)
 
 
 def hostname() -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-
-import torch
+from typing import TYPE_CHECKING
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks
+
+if TYPE_CHECKING:
+    import torch
 
 
 def choose_device(name: str, ranks: Ranks) -> torch.device:
@@ -16,6 +18,8 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
 
     An aggregator beside other ranks always computes on the CPU, so that it takes no GPU time from a host.
     """
+    import torch
+
     if name == "cpu" or not torch.cuda.is_available() or ranks.rank not in ranks.hosts:
         return torch.device("cpu")
     return torch.device("cuda", ranks.local_host % torch.cuda.device_count())
@@ -23,6 +27,8 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
 
 def visible_gpus() -> list[str]:
     """Names of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them."""
+    import torch
+
     names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return (names or list(map(str, range(count))))[:count]
@@ -33,6 +39,8 @@ def gpu_identity(device: torch.device) -> str:
     Its index with torch before 2.5, which has no UUIDs; empty for a CPU."""
     if device.type == "cpu":
         return ""
+    import torch
+
     return str(getattr(torch.cuda.get_device_properties(device), "uuid", device.index))
 
 

@@ -8,14 +8,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError, InputError
-from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
+from hpctrip.ranks.base import EndedByAggregator, Ranks, hostname
 from hpctrip.ranks.node import Node
 from hpctrip.ranks.phase import Phase
 
@@ -38,7 +37,7 @@ ABORT_S = 5.0
 """Seconds within which a launcher should kill this rank after MPI_Abort."""
 
 
-class MpiRanks:
+class MpiRanks(Ranks):
     """Every rank of MPI_COMM_WORLD. Sums and broadcasts go through MPI between machines and through `Node` within each.
 
     Waiting ranks sleep instead of spinning as MPI libraries do, so that a waiting aggregator takes no core from the
@@ -49,10 +48,9 @@ class MpiRanks:
 
     def __init__(self, launched: int = 1, phase: Phase | None = None):
         """`launched` is the number of ranks that the launcher started, `phase` that of this rank."""
+        super().__init__(phase)
         self.comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.is_aggregator, self.hosts = self.rank == 0, hosts_of(self.size)
-        self.phase = phase or Phase()
         self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
         if self.size == 1 < launched:
             raise InputError(
@@ -110,6 +108,12 @@ class MpiRanks:
             wait(self._nodes.Ibcast(data), self.phase)
         self._node.broadcast(data)
 
+    def _receive(self, length: int, source: int) -> torch.Tensor:
+        """Receive a row [length] from another rank."""
+        row = torch.empty(length)
+        wait(self.comm.Irecv(row.numpy(), source=source), self.phase)
+        return row
+
     def gather(self, value: Any) -> list[Any] | None:
         """MPI_Gather of pickled objects to rank 0."""
         with self.phase.waiting():
@@ -128,10 +132,6 @@ class MpiRanks:
         self._broadcast(params.numpy())
         return params.to(device), None if total is None else total[num_params:]
 
-    def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
-        """The slots themselves at rank 0, which applies the step."""
-        return slots if self.is_aggregator else None
-
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor] | None:
         """Gather the keys and lengths first, then send row by row, so that only rank 0 holds more than one copy."""
         lengths_by_rank = self.gather({key: len(row) for key, row in rows.items()})
@@ -142,7 +142,7 @@ class MpiRanks:
         gathered = dict(rows)
         for rank, lengths in enumerate(lengths_by_rank[1:], start=1):
             for key, length in lengths.items():
-                gathered[key] = receive(self.comm, length, rank, self.phase)
+                gathered[key] = self._receive(length, rank)
         return gathered
 
     def scatter_rows(
@@ -158,12 +158,18 @@ class MpiRanks:
             elif rows is not None:
                 received[key] = rows[key]
             elif destination == self.rank:
-                received[key] = receive(self.comm, length, 0, self.phase)
+                received[key] = self._receive(length, 0)
         return received
 
     def abort(self, code: int) -> None:
-        """End the job by MPI_Abort, which does not return."""
-        abort(self.comm, code)
+        """End the job by MPI_Abort, which does not return. MPI allows calls from the main thread only, but this one
+        works from any, and the launcher kills even stopped ranks (SIGKILL).
+
+        MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first:
+        SIGALRM has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
+        """
+        signal.setitimer(signal.ITIMER_REAL, ABORT_S)
+        self.comm.Abort(code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum the vectors within each machine, then over the machines at rank 0."""
@@ -173,12 +179,7 @@ class MpiRanks:
             wait(self._nodes.Ireduce(machine, total, op=MPI.SUM), self.phase)
         return total
 
-    def __enter__(self) -> MpiRanks:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Abort the job on an exception that the other ranks have not learnt of in a collective."""
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
@@ -191,24 +192,6 @@ class MpiRanks:
 def machine_of(comm: MPI.Comm) -> MPI.Comm:
     """The ranks of a communicator that are on this rank's machine."""
     return comm.Split_type(MPI.COMM_TYPE_SHARED)
-
-
-def abort(comm: MPI.Comm, code: int) -> None:
-    """End the job. MPI allows calls from the main thread only, but this one works from any, and the launcher kills even
-    stopped ranks (SIGKILL).
-
-    MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first: SIGALRM
-    has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
-    """
-    signal.setitimer(signal.ITIMER_REAL, ABORT_S)
-    comm.Abort(code)
-
-
-def receive(comm: MPI.Comm, length: int, source: int, phase: Phase) -> torch.Tensor:
-    """Receive a row [length] from another rank."""
-    row = torch.empty(length)
-    wait(comm.Irecv(row.numpy(), source=source), phase)
-    return row
 
 
 def wait(request: MPI.Request, phase: Phase) -> None:

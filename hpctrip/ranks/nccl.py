@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -40,7 +39,9 @@ class NcclRanks(MpiRanks):
             return
         if backend == "nccl":
             torch.cuda.set_device(device)
-        address = hosts.bcast(_free_address() if hosts.rank == 0 else None)
+        with socket.socket() as probe:  # finds a free port
+            probe.bind(("", 0))
+            address = hosts.bcast(f"{socket.gethostname()}:{probe.getsockname()[1]}")
         dist.init_process_group(
             backend, init_method=f"tcp://{address}", rank=hosts.rank, world_size=hosts.size
         )
@@ -73,9 +74,7 @@ class NcclRanks(MpiRanks):
             wait(self.comm.Isend(slots.cpu().numpy(), dest=0), self.phase)
         return slots if self.is_aggregator else None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Leave the MPI job, then destroy the process group of the hosts."""
         super().__exit__(kind, error, trace)
         if self.group is not None:
@@ -106,10 +105,3 @@ def choose_backend(gpus: Sequence[tuple[str, str, int, int]], hosts: range) -> s
     if backend == "nccl" and faults:
         raise InputError(faults=faults)
     return backend
-
-
-def _free_address() -> str:
-    """A free TCP port of this machine, as host:port."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return f"{socket.gethostname()}:{probe.getsockname()[1]}"

@@ -43,10 +43,8 @@ class Node:
         self.rank, self.size, self._phase = comm.rank, comm.size, phase
         self._last = ""
         self._num_down = 0  # number of downward waves so far
-        if self.size > 1:
-            self._join(comm)
-
-    def _join(self, comm: Any) -> None:
+        if self.size == 1:
+            return
         num_rows = self.size + _MORE_ROWS
         created = _create(num_rows * ROW_BYTES) if self.rank == 0 else []
         address = comm.bcast((os.getpid(), _pid_namespace(), [file.fileno() for file in created]))
@@ -58,7 +56,9 @@ class Node:
         self._rows, self._total, self._board = rows[:-2], rows[-2], rows[-1].view(np.uint8)
         self._up, self._tickets, *down = (pipe.fileno() for pipe in self._pipes)
         os.set_blocking(self._tickets, False)
-        self._down = [(pipe, _poll(pipe)) for pipe in down]
+        self._down = [(pipe, select.poll()) for pipe in down]
+        for pipe, poll in self._down:
+            poll.register(pipe, select.POLLIN)
         if self.rank == 0:
             self._hand_out()
 
@@ -171,12 +171,6 @@ def _pid_namespace() -> str:
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""
-
-
-def _poll(pipe: int) -> select.poll:
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN)
-    return poll
 
 
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h

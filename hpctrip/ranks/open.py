@@ -11,7 +11,6 @@ from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInResult
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.launched import launched_size
-from hpctrip.ranks.serial import SerialRanks
 
 
 class RanksInput(Component):
@@ -33,7 +32,7 @@ def open_ranks() -> Ranks:
     """
     launched = launched_size()
     if launched == 1:
-        return SerialRanks()
+        return Ranks()
     from hpctrip.ranks.mpi import MpiRanks
 
     return MpiRanks(launched)

@@ -1,12 +1,10 @@
-"""Blocks of sites, their placement on hosts, the assignment that rank 0 sends, and its traffic. Pure functions."""
+"""Blocks of sites, their placement on hosts, and the assignment that rank 0 sends. Pure functions."""
 
 from __future__ import annotations
 
 import heapq
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -70,32 +68,3 @@ def place(costs: Sequence[float] | np.ndarray, num_hosts: int) -> np.ndarray:
         hosts[block] = host
         heapq.heappush(load, (busy + float(costs[block]), host))
     return hosts
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Predicted bytes that the exchange of one round sends over the link of a rank."""
-
-    up: int = 0
-    """Reduction: the int64 sum of the updates with its counters."""
-    down: int = 0
-    """Broadcast: the float32 model."""
-    counters: int = 0
-    """The int64 counters of the evaluation."""
-    message: int = 0
-    """The assignment that rank 0 sends to all others."""
-
-    @classmethod
-    def of(cls, num_ranks: int, num_params: int, num_tail: int, num_counters: int, message: Any) -> Traffic:
-        """The traffic of a model of so many parameters, with so many counters in the tail of the sum and after the
-        evaluation."""
-        if num_ranks == 1:
-            return cls()
-        return cls(
-            8 * (num_params + num_tail), 4 * num_params, 8 * num_counters, len(pickle.dumps((0, message)))
-        )
-
-    def seconds(self, bandwidth_bps: float) -> float:
-        """Time of the two long collectives. A reduction and a broadcast of a long vector each send its bytes about
-        twice over a rank's link, whatever the number of ranks (Rabenseifner's and van de Geijn's algorithms)."""
-        return 2 * 8 * (self.up + self.down) / bandwidth_bps

@@ -16,8 +16,8 @@ from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import mean_interval
 from hpctrip.device.meter import open_meter
 from hpctrip.device.settings import SettingsProcess
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.device import choose_device, gpu_identity
-from hpctrip.ranks.serial import SerialRanks
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment, read_input
 from hpctrip.runner.host import Host
@@ -82,7 +82,7 @@ class TrialRunner:
         self.paths, self.overrides, self.plugins = paths, overrides, plugins
         self.accuracy_round, self.error, self.max_rounds = accuracy_round, error, max_rounds
         experiment = self.experiment({})
-        self.device = choose_device(experiment.ranks.device, SerialRanks())
+        self.device = choose_device(experiment.ranks.device, Ranks())
         gpu = gpu_identity(self.device)
         self.gpus = [gpu] if gpu else []
         """UUID of the device if it is a GPU, else empty."""
@@ -124,7 +124,7 @@ class TrialRunner:
     def _rounds(self, keys: Keys) -> Generator[RoundRow, None, None]:
         """Train round after round as a run does, without writing files; the GPU's settings are restored at the end.
         Raises HpctripError if a GPU setting is refused."""
-        experiment, ranks = self.experiment(keys), SerialRanks()
+        experiment, ranks = self.experiment(keys), Ranks()
         with SettingsProcess(self.gpus) if experiment.knobs.any else nullcontext() as settings:
             if settings:
                 applied = settings.apply(experiment.knobs)

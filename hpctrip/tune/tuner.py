@@ -19,16 +19,6 @@ _COSTS: tuple[Cost, ...] = (attrgetter("sample_s"), attrgetter("sample_j"))
 
 
 @dataclass(frozen=True)
-class Goal:
-    """Criteria by which the best settings are chosen."""
-
-    accuracy_bound: float
-    """Largest loss of accuracy against the input as it is."""
-    eta: float
-    """Zeus' weight of energy against time, 0 to 1."""
-
-
-@dataclass(frozen=True)
 class TuneResult:
     """All trials of a tuning, and the best of them."""
 
@@ -51,14 +41,17 @@ class TuneResult:
 
 def tune(
     runner: TrialRunner,
-    goal: Goal,
+    accuracy_bound: float,
+    eta: float,
     spaces: Sequence[Sequence[Keys]],
     knobs: bool,
     report: Callable[[str], None],
 ) -> TuneResult:
     """Measure all combinations of `spaces`, then, if `knobs`, power caps and clocks of the GPU with the best of them.
 
-    `report` is called with one line of text per trial. Raises HpctripError if the input as it is cannot be trained.
+    The best settings lose at most `accuracy_bound` of accuracy against the input as it is; `eta` is Zeus' weight of
+    energy against time, 0 to 1. `report` is called with one line of text per trial. Raises HpctripError if the input
+    as it is cannot be trained.
     """
 
     def run_final(keys: Keys) -> Trial:
@@ -77,8 +70,8 @@ def tune(
         failure = next((t.failure for t in eliminated if not t.keys), "")
         raise HpctripError(f"the input as it is cannot be trained here: {failure}")
     if knobs and runner.gpus and not math.isnan(trials[0].sample_j):
-        costs = [zeus_cost(eta, _max_w(trials)) for eta in (goal.eta, 1.0)]
-        start = min(_accurate_trials(trials, goal), key=costs[0])
+        costs = [zeus_cost(weight, _max_w(trials)) for weight in (eta, 1.0)]
+        start = min(_accurate_trials(trials, accuracy_bound), key=costs[0])
         for key in (CAP, CLOCK):
             try:
                 values = gpu_values(key, runner.gpus[0])
@@ -87,7 +80,7 @@ def tune(
                 notes.append(f"not tried: {refused}")
     if len(trials) > 1:
         notes += _drift_warning(trials[0], run_final({}))
-    return TuneResult(trials, eliminated, dict(_best_trials(trials, goal)), notes)
+    return TuneResult(trials, eliminated, dict(_best_trials(trials, accuracy_bound, eta)), notes)
 
 
 def _drift_warning(first: Trial, again: Trial) -> Iterator[str]:
@@ -100,18 +93,18 @@ def _drift_warning(first: Trial, again: Trial) -> Iterator[str]:
         )
 
 
-def _accurate_trials(trials: Sequence[Trial], goal: Goal) -> Iterator[Trial]:
-    """The first trial, and those that lose at most `goal.accuracy_bound` of accuracy against it."""
-    floor = trials[0].accuracy - goal.accuracy_bound
+def _accurate_trials(trials: Sequence[Trial], accuracy_bound: float) -> Iterator[Trial]:
+    """The first trial, and those that lose at most `accuracy_bound` of accuracy against it."""
+    floor = trials[0].accuracy - accuracy_bound
     return (trial for trial in trials if trial is trials[0] or trial.accuracy >= floor)
 
 
-def _best_trials(trials: Sequence[Trial], goal: Goal) -> Iterator[tuple[str, Trial]]:
-    accurate = list(_accurate_trials(trials, goal))
+def _best_trials(trials: Sequence[Trial], accuracy_bound: float, eta: float) -> Iterator[tuple[str, Trial]]:
+    accurate = list(_accurate_trials(trials, accuracy_bound))
     yield "time", min(accurate, key=lambda t: t.sample_s)
     if pareto_front(accurate):
         yield "joules", min(accurate, key=lambda t: t.sample_j)
-        yield "eta", min(accurate, key=zeus_cost(goal.eta, _max_w(trials)))
+        yield "eta", min(accurate, key=zeus_cost(eta, _max_w(trials)))
 
 
 def _max_w(trials: Sequence[Trial]) -> float:

@@ -24,18 +24,24 @@ def test_the_match_needs_nearly_as_much_and_never_more(hosts):
     assert counted_j(again, hosts) == match.energy_j and again.mean_jct_s == match.result.mean_jct_s
 
 
-class StubbedFront(Front):
-    """A front whose simulations are replaced by functions of eta for the energy and the completion time."""
+@pytest.fixture
+def stubbed(monkeypatch):
+    """`stubbed(energy_j, jct_s)`: a front whose simulations are replaced by these functions of eta, and its etas."""
 
-    def __init__(self, energy_j, jct_s):
-        self.etas = []
+    def front(energy_j, jct_s):
+        etas = []
 
-        def simulate(scenario):
-            eta = scenario.scheduler.eta
-            self.etas.append(eta)
+        def run(eta):
+            etas.append(eta)
             return SimpleNamespace(energy_j=energy_j(eta), mean_jct_s=jct_s(eta))
 
-        super().__init__(validate({}, ClusterScenario), simulate=simulate)
+        def simulator(scenario):
+            return SimpleNamespace(run=lambda: run(scenario.scheduler.eta))
+
+        monkeypatch.setattr(ClusterScenario, "simulator", simulator)
+        return Front(validate({}, ClusterScenario)), etas
+
+    return front
 
 
 @pytest.mark.parametrize(
@@ -48,16 +54,17 @@ class StubbedFront(Front):
         (lambda eta: eta, lambda eta: abs(eta - 1), 6.0, 0.75, 1.25),
     ],
 )
-def test_the_fastest_within_the_energy_is_found(energy_j, jct_s, target_j, low, high):
-    assert low <= StubbedFront(energy_j, jct_s).best(target_j).eta <= high
+def test_the_fastest_within_the_energy_is_found(energy_j, jct_s, target_j, low, high, stubbed):
+    front, _ = stubbed(energy_j, jct_s)
+    assert low <= front.best(target_j).eta <= high
 
 
-def test_a_second_target_simulates_only_what_is_new():
-    front = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
+def test_a_second_target_simulates_only_what_is_new(stubbed):
+    front, etas = stubbed(lambda eta: eta, lambda eta: 1 / eta)
     front.best(2.0)
-    before = len(front.etas)
+    before = len(etas)
     front.best(2.0)
-    assert len(front.etas) == before
+    assert len(etas) == before
     front.best(5.0)
-    assert len(set(front.etas)) == len(front.etas) < 2 * before
+    assert len(set(etas)) == len(etas) < 2 * before
     assert front.best(0.1) is None  # no eta needs so little

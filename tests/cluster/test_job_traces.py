@@ -81,7 +81,7 @@ def test_jobs_are_selected_and_submitted_faster(read):
 
 def test_synthetic_jobs_are_called_so_and_do_not_depend_on_the_runs_seed(catalogue):
     jobs, again = (TRACES["synthetic"](num_jobs=50).jobs(catalogue, seed) for seed in (0, 1))
-    assert jobs.synthetic and len(jobs) == 50
+    assert TRACES["synthetic"].synthetic and len(jobs) == 50
     assert np.array_equal(jobs.submit_s, again.submit_s) and np.array_equal(jobs.gpus, again.gpus)
     assert np.all(np.diff(jobs.submit_s) >= 0) and jobs.submit_s[0] == 0
 

@@ -43,7 +43,7 @@ def site(tmp_path):
 def test_unused_gpus_are_spare(site):
     path = site([(0, 2, 150), (100, 1, 100), (400, 1, 1)])
     # two GPUs for 150 s, one from 100 to 200 s: 2 busy, then (2 x 50 + 1 x 100) / 100 = 2, then none
-    assert simulate_spare(read_cluster(path))[0] == pytest.approx([0.5, 0.5, 1.0, 1.0])
+    assert simulate_spare(read_cluster(path)) == pytest.approx([0.5, 0.5, 1.0, 1.0])
 
 
 def test_power_that_is_short_leaves_less(site):
@@ -53,10 +53,10 @@ def test_power_that_is_short_leaves_less(site):
     drawn_w = 600 + 2 * float(gpu.power_w(1.0, 1.0)) + 2 * gpu.idle_w
     limit_w = drawn_w + 1.5 * one_w
     path = site(jobs, f'[budget]\nkind = "power"\nwatts = {limit_w}')
-    spare, synthetic = simulate_spare(read_cluster(path))
+    spare = simulate_spare(read_cluster(path))
     # two GPUs are free, the power is enough for one and a half, or more where the job exchanges gradients
     assert (spare >= 1.5 / 4 - 1e-9).all() and (spare < 2 / 4).all()
-    assert len(spare) == 9 and not synthetic
+    assert len(spare) == 9
 
 
 def test_a_site_follows_a_cluster_from_its_own_time_and_starts_again(site):

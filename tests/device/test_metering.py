@@ -37,7 +37,7 @@ def test_joules_are_columns_whose_phases_sum_to_the_rounds(metered):
     assert verify(metered) == []
 
 
-def test_without_counters_the_columns_are_absent_and_show_says_nothing_of_energy(plain):
+def test_without_counters_the_columns_and_the_lines_of_show_are_absent(plain):
     stored = [name for name in plain.rounds if name not in plain.rounds.attrs["added"]]
     assert not any("wall_j" in name for name in stored) and plain.rounds["wall_j"].isna().all()
     assert "energy drawn" not in summary(plain) and "not recorded" not in summary(plain)
@@ -56,10 +56,10 @@ def test_joules_that_contradict_each_other_are_a_fault(metered):
     assert len(faults) == 6 and "its phases' sum is" in faults[0] and "samples_per_wall_j is 2" in faults[1]
 
 
-def test_show_tells_the_energy_and_who_measured_it(metered):
-    told = summary(metered)
-    assert "J: train " in told["energy drawn"] and told["energy drawn"].endswith(" samples/J")
-    assert "assumed 50 W" in told["measured by"]
+def test_show_prints_the_energy_and_what_measured_it(metered):
+    shown = summary(metered)
+    assert "J: train " in shown["energy drawn"] and shown["energy drawn"].endswith(" samples/J")
+    assert "assumed 50 W" in shown["measured by"]
 
 
 def test_a_run_that_goes_on_without_a_meter_keeps_the_joules_it_has(hpctrip, tiny, tmp_path):
@@ -117,7 +117,7 @@ def test_a_run_meters_its_gpu_sets_its_knobs_and_records_both(trained, on_a_gpu)
     assert (on_a_gpu / "cap0").read_text() == "350000\n"
 
 
-def test_without_permission_the_run_says_so_once_and_goes_on(hpctrip, tiny, tmp_path, on_a_gpu):
+def test_without_permission_the_run_warns_once_and_goes_on(hpctrip, tiny, tmp_path, on_a_gpu):
     (on_a_gpu / "denied").touch()
     out = tmp_path / "run.h5"
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=2", "-o", "knobs={clock_mhz=900}", "--out", out)
@@ -125,7 +125,7 @@ def test_without_permission_the_run_says_so_once_and_goes_on(hpctrip, tiny, tmp_
     assert open_run(out).meta["refused_knobs"][0].endswith(f"{GPU}: Insufficient Permissions")
 
 
-def test_what_a_killed_run_has_left_is_warned_of_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
+def test_settings_left_by_a_killed_run_are_named_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
     note = RecoveryNote.create(4242)
     note.gpus[GPU] = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
     note.write()
@@ -134,12 +134,12 @@ def test_what_a_killed_run_has_left_is_warned_of_and_put_back_on_request(hpctrip
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")
     assert f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242" in ended.out
     assert "left: " in hpctrip("knobs").out
-    told = hpctrip("knobs", "--restore")
-    assert told.code == 0 and "put back: " in told.out and "power cap 350 W of 100 to 400 W" in told.out
+    shown = hpctrip("knobs", "--restore")
+    assert shown.code == 0 and "put back: " in shown.out and "power cap 350 W of 100 to 400 W" in shown.out
     assert "left" not in hpctrip("knobs").out
 
 
-def test_knobs_without_a_gpu_are_refused_and_said(trained):
+def test_knobs_without_a_gpu_are_recorded_as_refused(trained):
     assert (
         trained("stop.max_rounds=1", "knobs.power_cap_w=200")
         .meta["refused_knobs"][0]

@@ -38,7 +38,7 @@ def test_only_the_gpus_in_use_are_metered_and_cpus_besides(fake_nvml, rapl_tree)
     assert meter.round_uj() == drawn
 
 
-def test_a_driver_that_counts_no_energy_is_told_of_and_the_rest_goes_on(fake_nvml, rapl_tree):
+def test_a_driver_that_counts_no_energy_is_named_and_the_rest_is_metered(fake_nvml, rapl_tree):
     fake_nvml("-DOLD")
     rapl_tree.zone("0", "package-0")
     meter = open_meter(Metering(), [A])
@@ -54,7 +54,7 @@ def test_a_gpu_that_is_lost_in_a_round_leaves_that_round_without_joules(fake_nvm
     assert meter.round_uj() is None
 
 
-def test_without_the_library_it_is_said_what_is_missing(fake_nvml, monkeypatch):
+def test_an_error_names_a_library_that_cannot_be_loaded(fake_nvml, monkeypatch):
     fake_nvml()
     monkeypatch.delenv("FAKE_NVML")
     nvml._library.cache_clear()
@@ -62,7 +62,7 @@ def test_without_the_library_it_is_said_what_is_missing(fake_nvml, monkeypatch):
         nvml.all_uuids()
 
 
-def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
+def test_an_error_says_how_to_install_a_missing_package(monkeypatch):
     nvml._library.cache_clear()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(Unavailable, match=r"nvidia-ml-py is not installed: pip install .*\[energy\]"):

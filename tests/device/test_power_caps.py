@@ -39,7 +39,7 @@ def test_three_caps_are_set_measured_and_put_back(measured):
     assert (measured.state / "cap1").read_text().strip() == "350000"
 
 
-def test_without_permission_it_is_said_and_nothing_is_measured(measured):
+def test_without_permission_a_row_gives_the_reason_and_nothing_is_measured(measured):
     (measured.state / "denied").touch()
     rows, caps = measured()
     assert caps == [] and [(row.metric, row.value) for row in rows] == [("cap_refused", 1.0)]

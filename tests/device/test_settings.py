@@ -41,7 +41,7 @@ def gpus(fake_nvml, tmp_path, monkeypatch):
 
 
 def soon(check):
-    """Whether it comes true."""
+    """Whether the check is true within half a minute."""
     for _ in range(600):
         if check():
             return True
@@ -72,7 +72,7 @@ def test_settings_are_made_on_the_named_gpus_changed_and_put_back(gpus):
     assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 
 
-def test_what_is_refused_is_said_and_the_rest_goes_on(gpus):
+def test_refused_settings_are_reported_and_the_rest_is_applied(gpus):
     with SettingsProcess([A, "cccc", B]) as process:
         applied = process.apply(GpuSettings(power_cap_w=90.0))
         assert applied.made == () and applied.refused == (
@@ -127,7 +127,7 @@ def killed_with_its_daemon(gpus):
     (gpus.state / "clock0").write_text("900")
 
 
-def test_where_the_daemon_is_killed_too_the_next_start_can_tell_and_undo_it(gpus):
+def test_where_the_daemon_is_killed_too_the_next_start_finds_and_undoes_its_settings(gpus):
     run = holding("time.sleep(600)")
     daemon = int(run.stdout.readline().split()[-1])
     os.kill(daemon, signal.SIGKILL)
@@ -149,7 +149,7 @@ def test_a_run_that_sets_something_itself_takes_over_what_a_killed_one_has_left(
     assert gpus() == ([350, 350], [0, 0])
 
 
-def test_a_cap_that_somebody_has_changed_since_is_left_as_it_is(gpus, killed_with_its_daemon):
+def test_a_cap_that_has_been_changed_since_is_left_as_it_is(gpus, killed_with_its_daemon):
     (gpus.state / "cap0").write_text("250000")
     (left,) = leftovers()
     left.put_back()
@@ -161,7 +161,7 @@ def test_a_note_of_before_the_machine_was_started_is_void(gpus, killed_with_its_
     assert list(leftovers()) == []
 
 
-def test_notes_in_a_folder_that_others_can_write_are_not_believed(gpus, killed_with_its_daemon, tmp_path):
+def test_notes_in_a_folder_that_others_can_write_are_ignored(gpus, killed_with_its_daemon, tmp_path):
     (folder,) = (tmp_path / "notes").iterdir()
     folder.chmod(0o777)
     assert list(leftovers()) == []

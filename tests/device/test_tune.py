@@ -3,6 +3,8 @@
 import itertools
 import math
 from dataclasses import replace
+from operator import attrgetter
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from hpctrip.tune import report, tuner
 from hpctrip.tune.search import better_half, golden_section, pareto_front, successive_halving, zeus_cost
 from hpctrip.tune.spaces import CAP, CLOCK, candidates, default_spaces, read_space
 from hpctrip.tune.trial import Trial, TrialRunner
-from hpctrip.tune.tuner import Goal, TuneResult
+from hpctrip.tune.tuner import TuneResult
 
 LINES = ("sites.num_sites=4", "workload.train_samples=80", "workload.test_samples=40")
 
@@ -25,12 +27,7 @@ def trial(sample_s, sample_j=math.nan, accuracy=0.5, failure="", **keys):
     return Trial(keys, 3, sample_s, 0.01, sample_j, accuracy, failure)
 
 
-def seconds(trial):
-    return trial.sample_s
-
-
-def joules(trial):
-    return trial.sample_j
+seconds, joules = attrgetter("sample_s"), attrgetter("sample_j")
 
 
 @pytest.mark.parametrize("lowest", [0.0, 3.1, 7.77, 10.0])
@@ -70,14 +67,11 @@ def test_halving_doubles_the_rounds_of_the_remaining_candidates_and_keeps_the_ba
     assert sorted(t.keys["x"] for t in out) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_better_half_takes_the_best_by_each_cost_in_turn_and_no_failed_trial():
+def test_the_better_half_takes_the_best_by_each_measured_cost_in_turn_and_no_failed_trial():
     fast, frugal, slow = trial(1, 9, a=1), trial(5, 2, a=2), trial(6, 8, a=3)
     broken = trial(0, 0, failure="memory is full", a=4)
     first = trial(9, 9)
     assert better_half([first, slow, broken, frugal, fast], [seconds, joules]) == [first, frugal, fast]
-
-
-def test_energy_is_ignored_if_it_was_not_measured():
     slow, fast, first = trial(6, a=1), trial(1, a=2), trial(9)
     assert better_half([first, slow, fast], [seconds, joules]) == [first, fast]
 
@@ -107,15 +101,6 @@ def test_a_search_line_without_a_list_of_values_is_refused(line, message):
         read_space(line)
 
 
-class FakeRow:
-    """The columns of a round that `tune` reads."""
-
-    num_samples, train_wall_j, accuracy = 1, math.nan, 0.5
-
-    def __init__(self, train_wall_s):
-        self.train_wall_s = train_wall_s
-
-
 @pytest.fixture
 def runner():
     return TrialRunner((), LINES, (), accuracy_round=1, error=1.0, max_rounds=3)
@@ -133,29 +118,26 @@ class FakeRunner:
         return replace(self.cost(keys), keys=keys, num_rounds=rounds)
 
 
+def tuned(fake, accuracy_bound=0.01, eta=1.0, choices=({},), knobs=True):
+    """The result of tuning with a fake runner, or one that costs what a function says."""
+    fake = fake if isinstance(fake, FakeRunner) else FakeRunner(fake)
+    return tuner.tune(fake, accuracy_bound, eta, [choices], knobs, report=print)
+
+
 def test_a_setting_that_loses_too_much_accuracy_is_measured_but_not_chosen():
     def cost(keys):
         wide = keys.get("train.batch_size") == 80
         return trial(0.5 if wide else 1.0, 3.0, accuracy=0.4 if wide else 0.5)
 
-    spaces = [[{}, {"train.batch_size": 80}]]
-    strict, lax = (
-        tuner.tune(FakeRunner(cost), Goal(bound, 0.5), spaces, knobs=False, report=print)
-        for bound in (0.05, 0.2)
-    )
+    choices = [{}, {"train.batch_size": 80}]
+    strict, lax = (tuned(cost, bound, choices=choices, knobs=False) for bound in (0.05, 0.2))
     assert strict.best["time"].keys == {} and lax.best["time"].keys == {"train.batch_size": 80}
     assert len(strict.trials) == 2
 
 
-def test_without_energy_counters_only_the_fastest_setting_is_chosen():
-    tuned = tuner.tune(FakeRunner(lambda keys: trial(1.0)), Goal(0, 0.5), [[{}]], knobs=False, report=print)
-    assert list(tuned.best) == ["time"] and tuned.curve == []
-
-
 def test_an_input_that_cannot_be_trained_is_an_error():
     with pytest.raises(HpctripError, match="cannot be trained here: memory is full"):
-        runner = FakeRunner(lambda keys: trial(1, 1, failure="memory is full"))
-        tuner.tune(runner, Goal(0, 0.5), [[{}]], False, print)
+        tuned(lambda keys: trial(1, 1, failure="memory is full"))
 
 
 def measured(keys):
@@ -167,31 +149,24 @@ def measured(keys):
 
 def test_power_caps_and_clocks_are_searched_around_the_best_and_make_a_curve(fake_nvml, tmp_path):
     fake_nvml()  # which takes 100 to 400 W and 300 to 1500 MHz
-    tuned = tuner.tune(FakeRunner(measured), Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
-    assert tuned.best["joules"].watts == pytest.approx(150, abs=15) and len(tuned.trials) <= 2 * 16
+    result = tuned(measured)
+    best = result.best["joules"]
+    assert best.watts == pytest.approx(150, abs=15) and len(result.trials) <= 2 * 16
     for key in (CAP, CLOCK):
-        best = min((t for t in tuned.trials if key in t.keys), key=joules)
-        assert best.watts == pytest.approx(150, abs=15)
-    curve = report.curve(tuned.curve)
+        assert min((t for t in result.trials if key in t.keys), key=joules).watts == pytest.approx(
+            150, abs=15
+        )
+    curve = report.curve(result.curve)
     assert list(curve) == ["watts", "samples_per_second", "clock_mhz", "cap_watts"]
     assert curve["watts"].is_monotonic_increasing and {100, 200, 300, 400} <= {*curve["cap_watts"]}
     assert {300, 705, 1095, 1500} <= {*curve["clock_mhz"].dropna()} <= {*range(300, 1501, 15)}
-    files = report.write(tuned, tmp_path, "a fake GPU", overwrite=False)
+    files = report.write(result, tmp_path, "a fake GPU", overwrite=False)
     assert {path.name for path in files} == {
         *("trials.csv", "trials.png", "curve.csv"),
         *("best_time.toml", "best_joules.toml", "best_eta.toml"),
     }
-    laid_over = read_input([tmp_path / "best_joules.toml"]).experiment
-    assert (laid_over.knobs.power_cap_w, laid_over.knobs.clock_mhz) == (
-        tuned.best["joules"].keys.get(CAP),
-        tuned.best["joules"].keys.get(CLOCK),
-    )
-
-
-def test_the_curve_file_is_an_input_of_throughput_kind_curve(fake_nvml, tmp_path):
-    fake_nvml()
-    tuned = tuner.tune(FakeRunner(measured), Goal(0.01, 0.5), [[{}]], knobs=True, report=print)
-    report.write(tuned, tmp_path, "a fake GPU", overwrite=False)
+    knobs = read_input([tmp_path / "best_joules.toml"]).experiment.knobs
+    assert (knobs.power_cap_w, knobs.clock_mhz) == (best.keys.get(CAP), best.keys.get(CLOCK))
     lines = ["throughput.kind='curve'", f"throughput.path='{tmp_path / 'curve.csv'}'"]
     points = read_input([], lines).experiment.throughput.points()
     assert points.watts.max() == pytest.approx(400)
@@ -208,27 +183,23 @@ def test_noise_costs_little_energy_and_no_more_trials(fake_nvml, seed):
         true = measured(keys)
         return replace(true, sample_j=true.sample_j * (1 + 0.04 * draw.uniform(-1, 1)), error=0.04)
 
-    tuned = tuner.tune(FakeRunner(noisy), Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
-    assert measured(tuned.best["joules"].keys).sample_j <= 1.08 * measured({CAP: 150.0}).sample_j
-    assert len(tuned.trials) <= 2 * 10
+    result = tuned(noisy)
+    assert measured(result.best["joules"].keys).sample_j <= 1.08 * measured({CAP: 150.0}).sample_j
+    assert len(result.trials) <= 2 * 10
 
 
 def test_a_machine_whose_speed_drifts_is_reported():
     """Each trial takes twice as long as the one before."""
-    number = itertools.count()
-    fake = FakeRunner(lambda keys: trial(2.0 ** next(number)))
-    tuned = tuner.tune(fake, Goal(0, 0.5), [[{}, {"train.batch_size": 40}]], knobs=False, report=print)
-    assert "at the end the input as it is takes 4.00 times as long" in tuned.notes[-1]
-    calm = tuner.tune(
-        FakeRunner(lambda keys: trial(1.0)), Goal(0, 0.5), [[{}, {"a": 1}]], knobs=False, report=print
-    )
-    assert calm.notes == ["energy: made up"]
+    number, choices = itertools.count(), [{}, {"train.batch_size": 40}]
+    drifting = tuned(lambda keys: trial(2.0 ** next(number)), choices=choices, knobs=False)
+    assert "at the end the input as it is takes 4.00 times as long" in drifting.notes[-1]
+    assert tuned(lambda keys: trial(1.0), choices=choices, knobs=False).notes == ["energy: made up"]
 
 
-def test_without_energy_counters_no_power_cap_is_tried(fake_nvml):
+def test_without_energy_counters_time_alone_decides_and_no_power_cap_is_tried(fake_nvml):
     fake_nvml()
-    fake = FakeRunner(lambda keys: trial(1.0))
-    assert len(tuner.tune(fake, Goal(0.01, 1.0), [[{}]], knobs=True, report=print).trials) == 1
+    result = tuned(lambda keys: trial(1.0))
+    assert len(result.trials) == 1 and list(result.best) == ["time"] and result.curve == []
 
 
 def test_a_gpu_whose_cap_may_not_be_set_is_tuned_by_its_clock(fake_nvml):
@@ -237,24 +208,24 @@ def test_a_gpu_whose_cap_may_not_be_set_is_tuned_by_its_clock(fake_nvml):
     def refused(keys):
         return trial(1, 1, failure="Insufficient Permissions") if CAP in keys else measured(keys)
 
-    tuned = tuner.tune(FakeRunner(refused), Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
-    assert tuned.notes[1:] == ["not tried: Insufficient Permissions"]
-    assert {key for t in tuned.curve for key in t.keys} == {CLOCK}
+    result = tuned(refused)
+    assert result.notes[1:] == ["not tried: Insufficient Permissions"]
+    assert {key for t in result.curve for key in t.keys} == {CLOCK}
 
 
 def test_a_gpu_that_takes_no_setting_is_tuned_without(fake_nvml):
     fake_nvml()
     fake = FakeRunner(measured)
     fake.gpus = ["GPU-cccc"]
-    tuned = tuner.tune(fake, Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
-    assert tuned.notes[1:] == ["not tried: GPU-cccc: Not Found"] * 2 and tuned.curve == []
+    result = tuned(fake)
+    assert result.notes[1:] == ["not tried: GPU-cccc: Not Found"] * 2 and result.curve == []
 
 
 def test_the_lines_of_the_figure_name_the_chosen_trials(hpctrip, tmp_path):
     fast, frugal = trial(0.5, 2.0, a=1), trial(1.0, 1.0, a=2)
     broken = trial(math.nan, failure="memory is full", a=4)
-    tuned = TuneResult([fast, frugal], [broken, trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
-    (tmp_path / "trials.csv").write_bytes(csv_bytes(report.table(tuned)))
+    result = TuneResult([fast, frugal], [broken, trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
+    (tmp_path / "trials.csv").write_bytes(csv_bytes(report.table(result)))
     ended = hpctrip("plot", "tuning", tmp_path / "trials.csv", "--out", tmp_path / "front.png")
     lines = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert lines[1] == "1 a = 1 2.0 0.5 time" and lines[3] == "4 a = 3 0.1 0.1111"
@@ -269,24 +240,17 @@ def test_a_real_trial_succeeds_and_an_impossible_one_has_a_failure(runner):
     assert runner.run({"knobs.power_cap_w": 100.0}, 1).failure == "no GPU trains here"
 
 
-class StuckCounter:
-    """An energy counter that never advances, as on many virtual machines."""
-
-    name = "still"
-
-    def read_uj(self):
-        return 7
-
-
 def test_a_counter_that_does_not_advance_yields_no_energy(runner):
-    runner.meter = Meter([StuckCounter()])
+    """As on many virtual machines."""
+    runner.meter = Meter([SimpleNamespace(name="still", read_uj=lambda: 7)])
     stuck = runner.run({}, 1)
     assert math.isnan(stuck.sample_j) and stuck.sample_s > 0 and stuck.num_rounds == 3
 
 
 def test_an_early_trial_ends_after_few_rounds_and_the_last_one_at_the_wanted_error(monkeypatch):
     """Rounds last 1 s and 2 s in turn, so an error of 25 % takes about ten rounds."""
-    rows = [FakeRow(1.0 + number % 2) for number in range(1000)]
+    columns = {"num_samples": 1, "train_wall_j": math.nan, "accuracy": 0.5}
+    rows = [SimpleNamespace(train_wall_s=1.0 + number % 2, **columns) for number in range(1000)]
     monkeypatch.setattr(TrialRunner, "_rounds", lambda self, keys: (row for row in rows))
     runner = TrialRunner((), LINES, (), accuracy_round=20, error=0.25, max_rounds=200)
     assert runner.run({}, 2).num_rounds == 8

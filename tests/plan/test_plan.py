@@ -59,11 +59,12 @@ def test_the_placement_is_that_of_the_real_ranks(planned):
 def test_the_planned_exchange_is_that_of_the_ranks(planned):
     plan = figures(planned(4, "policy.kind=all"))
     host, assignment = plan.aggregator.host, plan.rounds[0].assignment
-    exchange, num_params = plan.exchange, len(host.initial_params)
-    assert exchange.up == host.train(host.initial_params, assignment).nbytes
-    assert exchange.up == 8 * (num_params + 6 * 10 + 4) and exchange.down == 4 * num_params
-    assert exchange.counters == host.evaluate(host.initial_params, assignment, 0.0).nbytes
-    assert figures(planned(1, "policy.kind=all")).exchange.up == 0
+    exchange, num_params = plan.exchange(assignment), len(host.initial_params)
+    assert exchange["up"] == host.train(host.initial_params, assignment).nbytes
+    assert exchange["up"] == 8 * (num_params + 6 * 10 + 4) and exchange["down"] == 4 * num_params
+    assert exchange["counters"] == host.evaluate(host.initial_params, assignment, 0.0).nbytes
+    alone = figures(planned(1, "policy.kind=all"))
+    assert alone.exchange(alone.rounds[0].assignment)["up"] == 0
 
 
 def test_wall_time_follows_from_the_busiest_host(planned):
@@ -103,7 +104,7 @@ def test_frozen_parameters_take_memory_but_are_not_exchanged(planned):
     p = len(plan.aggregator.host.initial_params)
     assert p == 43_776
     assert plan.memory["model"] == 12 * p + 4 * 357_024
-    assert plan.exchange.down == 4 * p
+    assert plan.exchange(plan.rounds[0].assignment)["down"] == 4 * p
 
 
 def test_the_report_warns_of_probable_mistakes(hpctrip, tiny):

@@ -1,145 +1,172 @@
-"""A program for mpirun (see test_ranks.py): collectives over every transport, then whole runs.
+"""A program for mpirun (see test_ranks.py): the contract of every transport, then whole runs.
 
-on_ranks.py FOLDER COMMAND...: five ranks write what they saw to FOLDER/<transport>-<machines>-<rank>.json; then each
-COMMAND is a command line.
+on_ranks.py FOLDER COMMANDS: five ranks check the transports. COMMANDS is a JSON list of [name, words, environment]:
+each is a command line of hpctrip. The output of all ranks is appended to FOLDER/<name>.out and .err. A rank that comes
+to the end of a command, or of the checks (`transports`), writes its exit code to FOLDER/<name>-<rank>.code.
 """
 
 import json
 import os
-import shlex
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks import node
 from hpctrip.ranks.base import EndedByAggregator, Ranks, build_collectively
+from hpctrip.ranks.launched import launched_rank, launched_size
 
 ROW = node.ROW_BYTES // 8
 LENGTHS = [1, node.SPLIT_BYTES // 8 - 1, node.SPLIT_BYTES // 8, ROW, ROW + 1, 2 * ROW + 7]
 """One number; just too short to be split, just long enough; a whole row; two and three pieces."""
+MACHINES = {
+    "one": ([0, 0, 1, 2, 3], 5),
+    "two": ([0, 0, 0, 1, 1], 3),
+    "five": ([0, 0, 0, 0, 0], 1),
+    "unshared": ([0, 0, 1, 2, 3], 1),
+}
+"""{machines of five ranks: (index of every rank among the hosts of its machine, ranks that share memory with rank 0)}.
+Unshared: one machine, on which one rank cannot map the shared memory; every rank then counts as a machine of its own.
+"""
 
 
 def refuse():
     raise InputError("policy.k", "too large")
 
 
-def collectives(ranks: Ranks) -> dict:
-    """Results of every collective at one rank."""
-    rank = ranks.rank
-    long = ranks.decide_on_root(lambda: list(range(50_000)))  # more than fits into the first part
+def check_collectives(ranks: Ranks) -> None:
+    """Every collective returns what its contract says."""
+    rank, size, hosts, is_first = ranks.rank, ranks.size, [*ranks.hosts], ranks.rank == 0
+    assert ranks.is_aggregator == is_first and hosts == ([*range(1, size)] or [0])
+    assert ranks.decide_on_root(lambda: [*range(50_000)]) == [
+        *range(50_000)
+    ]  # more than fits into the first part
     decided = ranks.decide_on_root(lambda: {"round": 1, "cohort": np.arange(3)})
-    errors = []
-    refuse_at_the_last = refuse if rank == ranks.size - 1 else lambda: None
+    assert decided["round"] == 1 and decided["cohort"].tolist() == [0, 1, 2]
+    refuse_at_the_last = refuse if rank == size - 1 else lambda: None
     for failing in (
         lambda: ranks.decide_on_root(refuse),
         lambda: build_collectively(ranks, refuse),
         lambda: build_collectively(ranks, refuse_at_the_last),
     ):
-        try:
+        with pytest.raises(InputError if is_first else EndedByAggregator) as ended:
             failing()
-        except InputError as error:
-            errors.append(str(error))
-        except EndedByAggregator as error:
-            errors.append(error.exit_code)
+        assert str(ended.value) == ("policy.k: too large" if is_first else "") and ended.value.exit_code == 2
+    gathered = ranks.gather(rank * rank)
+    assert gathered == ([r * r for r in range(size)] if is_first else None)
     # three parameters and a tail of two; the aggregator among others has nothing to add
-    hosts_sites = rank in ranks.hosts
-    partial = torch.tensor([rank, 2**40, -rank, 1, 10 * rank]) * hosts_sites
+    partial = torch.tensor([rank, 2**40, -rank, 1, 10 * rank]) * (rank in hosts)
     params, tail = ranks.combine(partial, 3, lambda total: total[:3].to(torch.float32) / 2)
+    number, ranks_sum = len(hosts), sum(hosts)
+    assert (
+        params.tolist() == [ranks_sum / 2, number * 2.0**39, -ranks_sum / 2] and params.dtype == torch.float32
+    )
+    assert tail.tolist() == [number, 10 * ranks_sum] if is_first else tail is None
     total = ranks.total(np.array([1, rank], dtype=np.int64))
+    assert total.tolist() == [size, ranks_sum] if is_first else total is None
     # a row for every host, whose key is twice its rank, brought to rank 0 and sent to the next host
-    gathered = ranks.gather_rows({2 * rank: torch.full((3,), rank + 0.5)} if hosts_sites else {})
-    destinations = np.zeros(2 * ranks.size, dtype=np.int64)
-    destinations[2 * np.array(ranks.hosts)] = np.roll(ranks.hosts, -1)
-    scattered = ranks.scatter_rows(gathered, destinations)
-    return {
-        "is_aggregator": ranks.is_aggregator,
-        "hosts": list(ranks.hosts),
-        "local_host": ranks.local_host,
-        "long": [len(long), sum(long)],
-        "decided": [decided["round"], *map(int, decided["cohort"])],
-        "errors": errors,
-        "gathered": ranks.gather(rank * rank),
-        "params": params.tolist(),
-        "dtype": str(params.dtype),
-        "tail": None if tail is None else tail.tolist(),
-        "rows": None if gathered is None else {key: row.tolist() for key, row in gathered.items()},
-        "scattered": {key: row.tolist() for key, row in scattered.items()},
-        "total": None if total is None else total.tolist(),
+    rows = ranks.gather_rows({2 * rank: torch.full((3,), rank + 0.5)} if rank in hosts else {})
+    assert rows is None or {k: row.tolist() for k, row in rows.items()} == {
+        2 * h: [h + 0.5] * 3 for h in hosts
     }
+    assert (rows is not None) == is_first
+    destinations = np.zeros(2 * size, dtype=np.int64)
+    destinations[2 * np.array(hosts)] = np.roll(hosts, -1)
+    scattered = ranks.scatter_rows(rows, destinations)
+    expected = {2 * h: [h + 0.5] * 3 for h in hosts if destinations[2 * h] == rank and rank in hosts}
+    assert {key: row.tolist() for key, row in scattered.items()} == expected
 
 
-def sums(ranks, length: int) -> bool:
-    """Whether the sum of random vectors is that of MPI, at rank 0 only, and no rank's own vector is changed."""
+def check_sum(ranks, length: int) -> None:
+    """The sum of random vectors is that of MPI, at rank 0 only, and no rank's own vector is changed."""
     mine = np.random.default_rng(ranks.rank).integers(-(2**50), 2**50, length)
     before, expected = mine.copy(), ranks.comm.reduce(mine)
     total = ranks.total(mine)
-    same = total is None if ranks.rank else np.array_equal(total, expected)
-    return bool(same and np.array_equal(mine, before))
+    assert np.array_equal(total, expected) if ranks.rank == 0 else total is None
+    assert np.array_equal(mine, before)
 
 
-def broadcasts(ranks, num_bytes: int) -> bool:
-    """Whether every rank gets the bytes of rank 0."""
+def check_broadcast(ranks, num_bytes: int) -> None:
+    """Every rank gets the bytes of rank 0."""
     expected = np.random.default_rng(num_bytes).integers(0, 256, num_bytes, dtype=np.uint8)
     data = expected.copy() if ranks.rank == 0 else np.zeros_like(expected)
     ranks._broadcast(data)
-    return np.array_equal(data, expected)
+    assert np.array_equal(data, expected)
 
 
-def in_any_order(ranks, rounds: int) -> bool:
-    """Whether every rank sees the value of each turn, for sums and broadcasts in a random order, some ranks late."""
+def check_any_order(ranks, rounds: int) -> None:
+    """Every rank sees the value of each turn, for sums and broadcasts in a random order, some ranks late."""
     order, mine = np.random.default_rng(0), np.random.default_rng(1 + ranks.rank)
     for turn in range(rounds):
         if mine.random() < 0.05:
             os.sched_yield() if mine.random() < 0.5 else ranks.comm.Iprobe()
         if order.random() < 0.5:
             total = ranks.total(np.array([turn, ranks.rank]))
-            if total is not None and total.tolist() != [turn * ranks.size, sum(range(ranks.size))]:
-                return False
+            assert total is None or total.tolist() == [turn * ranks.size, sum(range(ranks.size))]
         else:
             data = np.array([float(turn) if ranks.rank == 0 else -1.0])
             ranks._broadcast(data)
-            if data[0] != turn:
-                return False
-    return True
+            assert data[0] == turn
 
 
-def machines(name: str, comm):
-    """The ranks of this rank's machine where five ranks are on one machine, two or five."""
-    return comm.Split({"one": 0, "two": comm.rank % 2, "five": comm.rank}[name], comm.rank)
-
-
-def check_transports(folder: str) -> None:
-    """Write what this rank sees of every transport on any number of machines, and where memory cannot be shared."""
+def check_transports() -> None:
+    """Every transport keeps the contract on any number of machines, and where memory cannot be shared."""
     from hpctrip.ranks import mpi
     from hpctrip.ranks.nccl import NcclRanks
 
     opened = node._open
-    for name in ("one", "two", "five", "unshared"):
-        mpi.machine_of = lambda comm, name=name: machines("one" if name == "unshared" else name, comm)
+    for name, (local_hosts, size) in MACHINES.items():
+        on_machine = {"two": lambda rank: rank % 2, "five": lambda rank: rank}.get(name, lambda rank: 0)
+        mpi.machine_of = lambda comm, on=on_machine: comm.Split(on(comm.rank), comm.rank)
         is_apart = name == "unshared" and mpi.MPI.COMM_WORLD.rank == 2
         node._open = (lambda *address: []) if is_apart else opened
         for transport in (mpi.MpiRanks, NcclRanks):
             with transport() as ranks:
-                seen = collectives(ranks) | {"node": ranks._node.size}
+                assert ranks.local_host == local_hosts[ranks.rank]
+                assert ranks.rank > 0 or ranks._node.size == size
+                check_collectives(ranks)
                 if transport is mpi.MpiRanks:
-                    seen["sums"] = [sums(ranks, length) for length in LENGTHS]
-                    seen["broadcasts"] = [broadcasts(ranks, node.ROW_BYTES + more) for more in (-1, 0, 1)]
-                    seen["in any order"] = in_any_order(ranks, 400)
-            Path(folder, f"{ranks.name}-{name}-{ranks.rank}.json").write_text(json.dumps(seen))
+                    for length in LENGTHS:
+                        check_sum(ranks, length)
+                    for more in (-1, 0, 1):
+                        check_broadcast(ranks, node.ROW_BYTES + more)
+                    check_any_order(ranks, 400)
+
+
+def run_command(stem: str, words: list[str], env: dict[str, str]) -> None:
+    """Run a command line of hpctrip as a process of its own would."""
+    from hpctrip.cli.main import main
+
+    for stream, suffix in ((sys.stdout, "out"), (sys.stderr, "err")):
+        stream.flush()
+        with open(f"{stem}.{suffix}", "a") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    code = 0
+    plugged_in = mock.patch.dict(vars(torch.cuda)), mock.patch.dict(vars(torch.distributed))
+    with (
+        mock.patch.dict(os.environ, env),
+        mock.patch("sys.argv", ["hpctrip", *words]),
+        plugged_in[0],
+        plugged_in[1],
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    Path(f"{stem}-{launched_rank()}.code").write_text(str(code))
 
 
 def main() -> None:
-    from hpctrip.cli.main import cli
-    from hpctrip.ranks.launched import launched_size
-
-    folder, *commands = sys.argv[1:]
+    folder, commands = sys.argv[1:]
     if launched_size() == 5:
-        check_transports(folder)
-    for command in commands:
-        cli(shlex.split(command), standalone_mode=False)
+        check_transports()
+        Path(folder, f"transports-{launched_rank()}.code").write_text("0")
+    for name, words, env in json.loads(commands):
+        run_command(f"{folder}/{name}", words, env)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hpctrip.ranks.phase import Phase
-from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
+from hpctrip.ranks.watchdog.heartbeat_socket import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
 
 KEY = bytes(range(KEY_BYTES))
 TRAINING = Phase("train", 7, True, time.monotonic() - 5)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-import shlex
 import time
 from pathlib import Path
 
 import pytest
-from on_ranks import collectives
+from on_ranks import check_collectives
 
 from hpctrip.base.errors import InputError
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.nccl import choose_backend
 from hpctrip.ranks.open import open_ranks
-from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import TABLES
@@ -32,7 +31,6 @@ SCENARIO = (
     "evaluate.batch_size=30",
     "stop.max_rounds=3",
 )
-FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n'
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
 ADAPTIVE = (*SCENARIO, "policy.kind=goodput", "policy.local_work=adaptive")
 LANES = (*SCENARIO, "engine={name = 'stacked', lanes = 4}", "policy.kind=all", "stop.max_rounds=2")
@@ -48,6 +46,20 @@ ON_FIVE = {
     "top-k": (*TOP_K, "ranks.transport=nccl"),
 }
 """Further inputs that five ranks run; two ranks resume the first one."""
+PLUGIN = f"plugins=['{HERE / 'faulty.py'}']"
+FAULTY = (PLUGIN, "workload={kind='faulty', train_samples=400, test_samples=200}", "policy.kind=all")
+FAILING = {
+    5: {
+        "diverged": ((*FAULTY, "checkpoint.every_rounds=1"), {"FAULTY_RANK": "3", "FAULTY_NAN": "yes"}),
+        "refused": (
+            ("ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']"),
+            {"GPUS": "1", "HPCTRIP_TORCH_BACKEND": ""},
+        ),
+        "broken": ((*FAULTY, "stop.max_rounds=1000"), {"FAULTY_RANK": "3"}),
+    },
+    2: {"broken": ((PLUGIN, "policy.kind=faulty", "stop.max_rounds=1000"), {"FAULTY_RANK": "0"})},
+}
+"""{number of ranks: {name: (lines, environment)}}; the last one breaks a rank down, which ends the launch."""
 
 
 def facts(run):
@@ -62,14 +74,6 @@ def facts(run):
 
 def arguments(lines):
     return [part for line in lines for part in ("-o", line)]
-
-
-def test_the_scenario_has_unlike_sites_and_rounds(in_one_process):
-    serial = in_one_process["emnist"]
-    assert len(serial.rounds) == 3 and serial.meta["num_ranks"] == 1 and serial.meta["transport"] == "serial"
-    assert serial.rounds["accuracy"].isna().tolist() == [True, False, False]
-    assert serial.sites["num_samples"].nunique() > 5
-    assert serial.rounds["num_sites"].max() > 4  # more sites than hosts
 
 
 @pytest.fixture(scope="module")
@@ -92,25 +96,45 @@ def in_one_process(trained, scenarios):
     return {name: trained(*lines) for name, lines in scenarios.items()}
 
 
+class Launched:
+    """One launch of n ranks that runs several commands (see `on_ranks.py`)."""
+
+    def __init__(self, folder, ended):
+        self.folder, self.ended, self.ended_at = folder, ended, time.time()
+
+    def output(self, name, stream="out"):
+        """What all ranks wrote in a command."""
+        return (self.folder / f"{name}.{stream}").read_text()
+
+    def codes(self, name):
+        """The exit codes of the ranks that came to the end of a command."""
+        return [int(file.read_text()) for file in self.folder.glob(f"{name}-?.code")]
+
+    def run(self, name):
+        """The results of a command."""
+        return open_run(self.folder / f"{name}.h5")
+
+
 @pytest.fixture(scope="module")
 def on_ranks(launch, tiny, scenarios, tmp_path_factory):
-    """`on_ranks(n)`: the folder of one launch that makes several runs, and its output. Five ranks also try the
-    transports, and begin a run that two resume."""
+    """`on_ranks(n)`: the only launch of n ranks. Five ranks also try the transports, begin a run that two resume, and
+    make runs that fail."""
 
     @functools.cache
     def launched(n):
         folder = tmp_path_factory.mktemp("ranks")
-        runs = scenarios | ON_FIVE if n == 5 else dict(list(scenarios.items())[:FEW])
+        inputs = scenarios | ON_FIVE if n == 5 else dict(list(scenarios.items())[:FEW])
         commands = [
-            ["run", str(tiny), *arguments(lines), "--out", str(folder / f"{name}.h5")]
-            for name, lines in runs.items()
+            [name, ["run", str(tiny), *arguments(lines), "--out", f"{folder}/{name}.h5"], env]
+            for name, (lines, env) in (
+                {name: (lines, {}) for name, lines in inputs.items()} | FAILING[n]
+            ).items()
         ]
         if n == 2:
-            begun = launched(5)[0] / "resumed.h5"
-            commands.append(["resume", str(begun), *arguments(["stop.max_rounds=3", "ranks.transport=nccl"])])
-        ended = launch(n, folder, *map(shlex.join, commands), script=HERE / "on_ranks.py", env=GLOO)
-        assert ended.code == 0, ended.err
-        return folder, ended.out
+            begun, more = launched(5).folder / "resumed.h5", ["stop.max_rounds=3", "ranks.transport=nccl"]
+            commands.insert(0, ["resumed", ["resume", str(begun), *arguments(more)], {}])
+        env = GLOO | {"FAULTY_FILE": str(folder / "raised")}
+        return Launched(folder, launch(n, folder, json.dumps(commands), script=HERE / "on_ranks.py", env=env))
 
     return launched
 
@@ -119,45 +143,38 @@ def on_ranks(launch, tiny, scenarios, tmp_path_factory):
 @pytest.mark.parametrize("n", [5, 2])
 def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, in_one_process):
     """Every workload on five ranks; on two, where blocks have other hosts, one."""
-    folder, output = on_ranks(n)
+    launched = on_ranks(n)
     for name, expected in list(in_one_process.items())[: None if n == 5 else FEW]:
-        run = open_run(folder / f"{name}.h5")
+        assert launched.codes(name) == [0] * n, launched.output(name, "err")
+        run = launched.run(name)
         assert run.meta["num_ranks"] == n and run.meta["transport"] == "mpi"
-        assert f"model digest {expected.meta['params_digest']}" in output
+        assert f"model digest {expected.meta['params_digest']}" in launched.output(name)
         assert facts(run) == facts(expected), name
 
 
 def test_a_launcher_of_one_rank_needs_no_mpi(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "1")
-    assert isinstance(open_ranks(), SerialRanks)
+    assert type(open_ranks()) is Ranks
 
 
-def test_the_local_work_of_that_scenario_is_another_from_round_to_round(in_one_process):
-    assert in_one_process["adaptive"].rounds["local_work"].nunique() > 1
-
-
-def test_blocks_for_four_hosts_are_no_larger_than_three_of_ten_sites_and_recorded(in_one_process):
-    meta = in_one_process["lanes"].meta
-    assert meta["blocks"] == "blocks of at most 32 sites, to fill 4 lanes" and meta["sites_per_block"] == 3
-    assert in_one_process["emnist"].meta["blocks"] == "blocks of 1 site"
-
-
-@pytest.fixture(scope="module")
-def on_five(on_ranks):
-    """`on_five(name)`: a run of five ranks."""
-    return lambda name: open_run(on_ranks(5)[0] / f"{name}.h5")
+def test_the_scenarios_have_unlike_sites_rounds_and_work(in_one_process):
+    serial, adaptive, lanes = (in_one_process[name] for name in ("emnist", "adaptive", "lanes"))
+    assert len(serial.rounds) == 3 and serial.meta["num_ranks"] == 1 and serial.meta["transport"] == "serial"
+    assert serial.rounds["accuracy"].isna().tolist() == [True, False, False]
+    assert serial.sites["num_samples"].nunique() > 5
+    assert serial.rounds["num_sites"].max() > 4  # more sites than hosts
+    assert adaptive.rounds["local_work"].nunique() > 1
+    assert serial.meta["blocks"] == "blocks of 1 site"
+    assert lanes.meta["blocks"] == "blocks of at most 32 sites, to fill 4 lanes"
+    assert lanes.meta["sites_per_block"] == 3
 
 
 @pytest.mark.mpi
 def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
-    folder, output = on_ranks(5)
-    notes = {}
-    for name in ON_FIVE:
-        said, _, output = output.partition(f"results: {folder / name}.h5\n")
-        notes[name] = [line for line in said.splitlines() if "hosts idle;" in line]
-    del notes["resumed"]  # which stands behind those of other scenarios
+    output = {name: on_ranks(5).output(name).splitlines() for name in ON_FIVE}
+    notes = {name: [line for line in lines if "hosts idle;" in line] for name, lines in output.items()}
     # the last run's blocks fill four hosts in its first round
-    expected = {"stacked": 1, "nccl": 1, "few sites": 1, "top-k": 0}
+    expected = {"resumed": 0, "stacked": 1, "nccl": 1, "few sites": 1, "top-k": 0}
     assert {name: len(lines) for name, lines in notes.items()} == expected
     assert notes["stacked"][0] == (
         "note: 4 hosts, but at most 1 block in round 1 (1 site, up to 1 in one): 3 hosts idle; "
@@ -166,111 +183,56 @@ def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
 
 
 @pytest.mark.mpi
-def test_stacked_blocks_of_four_give_the_same_bits_on_five_ranks(on_five, trained):
-    run = on_five("stacked")
-    assert run.meta["engine"] == "stacked" and run.meta["num_ranks"] == 5
-    assert facts(run) == facts(trained(*STACKED))
-
-
-@pytest.mark.mpi
-def test_the_nccl_transport_gives_the_same_bits_as_mpi(on_five, in_one_process):
-    """Over gloo, which exercises every line but the backend's own on machines without GPUs."""
-    run = on_five("nccl")
-    assert run.meta["transport"] == "nccl"
-    assert facts(run) == facts(in_one_process["emnist"])
-
-
-@pytest.mark.mpi
-def test_residuals_kept_at_their_hosts_give_the_same_bits_and_move_with_their_sites(
-    on_five, on_ranks, trained
+@pytest.mark.parametrize(
+    ("name", "lines", "num_ranks", "transport"),
+    [
+        ("stacked", STACKED, 5, "mpi"),
+        # over gloo, which exercises every line but the backend's own on machines without GPUs
+        ("nccl", SCENARIO, 5, "nccl"),
+        # hosts without a block
+        ("few sites", FEW_SITES, 5, "mpi"),
+        # residuals are kept at their hosts, and move with their sites where two ranks resume what five have begun
+        ("top-k", TOP_K, 5, "nccl"),
+        ("resumed", TOP_K, 2, "nccl"),
+    ],
+)
+def test_other_engines_transports_and_cohorts_give_the_same_bits(
+    name, lines, num_ranks, transport, on_ranks, trained
 ):
-    """On five ranks; and where two resume what five have begun."""
-    expected = facts(trained(*TOP_K))
-    assert facts(on_five("top-k")) == expected
-    on_ranks(2)
-    resumed = on_five("resumed")
-    assert resumed.meta["num_ranks"] == 2 and facts(resumed) == expected
+    on_ranks(num_ranks)
+    run = on_ranks(5).run(name)
+    assert run.meta["num_ranks"] == num_ranks and run.meta["transport"] == transport
+    assert run.meta["engine"] == ("stacked" if name == "stacked" else "sequential")
+    assert facts(run) == facts(trained(*lines))
 
 
 @pytest.mark.mpi
-def test_hosts_without_a_block_do_no_harm(on_five, trained):
-    assert facts(on_five("few sites")) == facts(trained(*FEW_SITES))
-
-
-MACHINES = {  # {machines of five ranks: (index of every rank among the hosts of its machine, ranks of that of rank 0)}
-    "one": ([0, 0, 1, 2, 3], 5),
-    "two": ([0, 0, 0, 1, 1], 3),
-    "five": ([0, 0, 0, 0, 0], 1),
-    "unshared": ([0, 0, 1, 2, 3], 1),
-}
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("transport", ["mpi", "nccl"])
-@pytest.mark.parametrize("machines", MACHINES)
-def test_every_transport_keeps_the_contract(transport, machines, on_ranks):
-    """Also where one rank cannot map the shared memory: every rank then counts as a machine of its own."""
-    files = [on_ranks(5)[0] / f"{transport}-{machines}-{rank}.json" for rank in range(5)]
-    first, *others = [json.loads(file.read_text()) for file in files]
-    local_hosts, size = MACHINES[machines]
-    assert first["node"] == size
-    for rank, seen in enumerate([first, *others]):
-        assert seen["hosts"] == [1, 2, 3, 4]
-        assert seen["local_host"] == local_hosts[rank]
-        assert seen["decided"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
-        # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
-        assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
-    assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 3
-    assert first["gathered"] == [0, 1, 4, 9, 16]
-    assert first["tail"] == [4, 100] and first["total"] == [5, 10]
-    assert first["rows"] == {"2": [1.5] * 3, "4": [2.5] * 3, "6": [3.5] * 3, "8": [4.5] * 3}
-    for rank, seen in enumerate([first, *others]):
-        before = {1: 4, 2: 1, 3: 2, 4: 3}.get(rank)
-        assert seen["scattered"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
-        if transport == "mpi":
-            assert seen["sums"] == [True] * 6 and seen["broadcasts"] == [True] * 3 and seen["in any order"]
-    for seen in others:
-        assert not seen["is_aggregator"] and seen["errors"] == [2, 2, 2]
-        assert seen["gathered"] is seen["tail"] is seen["total"] is seen["rows"] is None
+def test_every_transport_keeps_the_contract_on_any_machines(on_ranks):
+    """See `on_ranks.py`, which checks it."""
+    assert on_ranks(5).codes("transports") == [0] * 5, on_ranks(5).ended.err
 
 
 def test_one_process_keeps_the_contract():
-    seen = collectives(SerialRanks())
-    assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
-    assert seen["errors"] == ["policy.k: too large"] * 3
-    assert seen["rows"] == seen["scattered"] == {0: [0.5] * 3}
-    assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
+    check_collectives(Ranks())
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("n", "rank", "kind"), [(5, 3, "workload"), (2, 0, "policy")])
-def test_a_rank_that_raises_ends_the_job_with_its_traceback(n, rank, kind, launch, tiny, tmp_path, capsys):
-    raised, out = tmp_path / "raised", tmp_path / "run.h5"
-    lines = [f"plugins=['{HERE / 'faulty.py'}']", "stop.max_rounds=1000"]
-    lines += ["policy.kind=faulty"] if kind == "policy" else ["policy.kind=all"]
-    faulty = tmp_path / "faulty.toml"  # a file, because a changed kind drops the keys of the workload below
-    faulty.write_text(FAULTY_WORKLOAD)
-    ended = launch(
-        n,
-        tiny,
-        *([faulty] if kind == "workload" else []),
-        *arguments(lines),
-        "--out",
-        out,
-        env={"FAULTY_RANK": str(rank), "FAULTY_FILE": str(raised)},
-    )
-    took_s = time.time() - float(raised.read_text())
+@pytest.mark.parametrize(("n", "rank"), [(5, 3), (2, 0)])
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(n, rank, on_ranks, capsys):
+    """In the midst of its training on a host; in the policy at rank 0."""
+    launched = on_ranks(n)
+    took_s = launched.ended_at - float((launched.folder / "raised").read_text())
     with capsys.disabled():
         print(f" [the job ended {took_s:.1f} s after rank {rank} had raised] ", end="")
-    assert ended.code != 0
-    assert f"hpctrip: rank {rank} on " in ended.err and "failed and ends the job" in ended.err
-    assert "Traceback" in ended.err and "RuntimeError: broken on purpose" in ended.err
-    assert ended.err.count("Traceback") == 1
+    err = launched.output("broken", "err")
+    assert launched.ended.code != 0 and launched.codes("broken") == []
+    assert f"hpctrip: rank {rank} on " in err and "failed and ends the job" in err
+    assert "RuntimeError: broken on purpose" in err and err.count("Traceback") == 1
     assert took_s < ENDS_WITHIN_S
-    run = open_run(out)
+    run = launched.run("broken")
     assert len(run.rounds) >= 1
-    if rank == 0:  # who writes the file can say so there
-        assert "round    1 " in ended.out
+    if rank == 0:  # it writes the file and can record the reason
+        assert "round    1 " in launched.output("broken")
         assert run.meta["status"] == "failed" and "broken on purpose" in run.meta["stop_reason"]
 
 
@@ -304,40 +266,34 @@ def test_nccl_takes_a_gpu_for_every_host(ranks, lacking, monkeypatch):
 
 
 @pytest.mark.mpi
-def test_nccl_with_more_hosts_than_gpus_is_one_report_and_no_hang(launch, tiny, tmp_path):
-    lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']"]
-    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env={"GPUS": "1"})
-    assert ended.code == 2 and "Abort" not in ended.err, ended.err
-    (line,) = ended.report
-    assert 'ranks.transport = "nccl": rank 2, host 2 of ' in line and "(1 there)" in line
-    assert "launch one host per GPU" in line
-    assert list(tmp_path.iterdir()) == []
+def test_nccl_with_more_hosts_than_gpus_is_one_report_and_no_hang(on_ranks):
+    launched = on_ranks(5)
+    report = launched.output("refused", "err").splitlines()
+    assert launched.codes("refused") == [2] * 5 and len(report) == 3
+    for rank, line in enumerate(report, start=2):
+        assert f'hpctrip: ranks.transport = "nccl": rank {rank}, host {rank} of ' in line
+        assert "(1 there)" in line and "launch one host per GPU" in line
+    assert not (launched.folder / "refused.h5").exists()
 
 
 @pytest.mark.mpi
-def test_the_watchdog_sees_hosts_that_do_not_get_into_their_group(launch, tiny, tmp_path):
-    """Each has a GPU of its own and sees no other, as under --gpus-per-task; rank 0 sees none."""
+def test_the_watchdog_sees_a_host_that_does_not_get_into_its_group(launch, tiny, tmp_path):
+    """It has a GPU of its own and sees no other, as under --gpus-per-task; rank 0 sees none."""
     lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']", "watchdog.limit_s=2"]
     env = {"GPUS": "0", "GPUS_PER_TASK": "1"}
-    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
+    ended = launch(2, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
     assert ended.code != 0 and "busy with start of round 0" in ended.err and "nccl.py" in ended.err
 
 
 @pytest.mark.mpi
-def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_good_checkpoint(
-    launch, tiny, tmp_path
-):
-    out, faulty = tmp_path / "run.h5", tmp_path / "faulty.toml"
-    faulty.write_text(FAULTY_WORKLOAD)
-    lines = [f"plugins=['{HERE / 'faulty.py'}']", "policy.kind=all", "checkpoint.every_rounds=1"]
-    env = {"FAULTY_RANK": "3", "FAULTY_NAN": "yes"}
-    ended = launch(5, tiny, faulty, *arguments(lines), "--out", out, env=env)
-    assert ended.code == 3 and "Traceback" not in ended.err, ended.err
-    (line,) = ended.report
+def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_good_checkpoint(on_ranks):
+    launched = on_ranks(5)
+    (line,) = launched.output("diverged", "err").splitlines()
+    assert launched.codes("diverged") == [3] * 5
     assert "hpctrip: site " in line and "(and 1 more), round 2: the training loss or an entry" in line
-    run = open_run(out)
+    run = launched.run("diverged")
     assert run.meta["status"] == "failed" and run.meta["stop_reason"].startswith("DivergedError: site ")
-    assert len(run.rounds) == 1 and newest(out)[0].state.round == 1
+    assert len(run.rounds) == 1 and newest(run.path)[0].state.round == 1
 
 
 def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):

@@ -1,21 +1,74 @@
-"""Strangers on the network cannot do anything to a watchdog; one that cannot hear says so and accuses nobody."""
+"""Datagrams from outside a job do not affect its watchdogs; one that receives nothing warns and blames no rank."""
 
 import secrets
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from datagrams import STRANGE, attack
-from threaded import thread_ranks, together, watched
 
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import Phase
 from hpctrip.ranks.watchdog import heartbeat_socket, watchdog
-from hpctrip.ranks.watchdog.heartbeat_socket import HeartbeatSocket, candidates
-from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator
-from hpctrip.ranks.watchdog.watchdog import Limits
+from hpctrip.ranks.watchdog.heartbeat_socket import (
+    KEY_BYTES,
+    PACKET_BYTES,
+    HeartbeatSocket,
+    MessageAuthenticator,
+    candidates,
+)
+from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
 
 LIMITS = Limits(silent_s=2.0)
+
+
+class ThreadRank(Ranks):
+    """A rank that is a thread of this process, with the collectives that a watchdog needs. The ranks share `box` and
+    `barrier`."""
+
+    def __init__(self, rank, box, barrier):
+        super().__init__()
+        self.rank, self.size, self._box, self._barrier = rank, len(box), box, barrier
+
+    def gather(self, value):
+        values = self._exchanged(value)
+        return values if self.rank == 0 else None
+
+    def decide_on_root(self, decide):
+        return self._exchanged(decide() if self.rank == 0 else None)[0]
+
+    def _exchanged(self, value):
+        self._box[self.rank] = value
+        self._barrier.wait(60)
+        values = list(self._box)
+        self._barrier.wait(60)
+        return values
+
+
+def thread_ranks(size):
+    """The ranks of one job."""
+    box, barrier = [None] * size, threading.Barrier(size)
+    return [ThreadRank(rank, box, barrier) for rank in range(size)]
+
+
+def together(parts):
+    """Run a function per rank at the same time; returns their results."""
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return [future.result() for future in [pool.submit(part) for part in parts]]
+
+
+@contextmanager
+def watched(size, limits, end):
+    """A watchdog for each of so many ranks, all of them watching."""
+    dogs = [Watchdog(rank, limits, end) for rank in thread_ranks(size)]
+    with ExitStack() as stack:
+        together([dog.__enter__ for dog in dogs])
+        for dog in dogs:
+            stack.push(dog)
+        yield dogs
 
 
 def addresses(dogs):
@@ -65,7 +118,7 @@ def test_ranks_of_one_machine_listen_on_loopback_only():
         one.close()
 
 
-def test_a_socket_that_fails_is_told_once_and_replaced_and_nobody_is_accused(capfd):
+def test_a_socket_that_fails_is_reported_once_and_replaced_and_no_rank_is_blamed(capfd):
     ended = []
     with watched(2, LIMITS, ended.append) as dogs:
         until(lambda: 1 in dogs[0]._beats)
@@ -79,7 +132,7 @@ def test_a_socket_that_fails_is_told_once_and_replaced_and_nobody_is_accused(cap
     assert line.startswith("hpctrip: watchdog of rank 0 on ") and "cannot hear the others: Bad file" in line
 
 
-def test_a_fault_of_the_thread_itself_is_told_once_and_it_watches_on(monkeypatch, capfd):
+def test_a_fault_of_the_thread_itself_is_reported_once_and_it_watches_on(monkeypatch, capfd):
     ended, verdict = threading.Event(), watchdog.verdict
 
     def broken(*args):
@@ -95,7 +148,7 @@ def test_a_fault_of_the_thread_itself_is_told_once_and_it_watches_on(monkeypatch
         assert ended.wait(60)
 
 
-def test_a_rank_whose_watchdog_cannot_speak_is_not_accused_of_silence(capfd):
+def test_a_rank_whose_watchdog_cannot_send_is_not_blamed_for_silence(capfd):
     ended = []
     with watched(2, LIMITS, ended.append) as dogs:
         until(lambda: 1 in dogs[0]._beats)
@@ -114,7 +167,7 @@ def test_a_rank_whose_watchdog_cannot_speak_is_not_accused_of_silence(capfd):
     assert line.startswith("hpctrip: watchdog of rank 1 on ") and "had a fault and watches on" in line
 
 
-def test_the_job_ends_although_its_reasons_cannot_be_told(monkeypatch):
+def test_the_job_ends_although_its_stacks_cannot_be_printed(monkeypatch):
     ended = threading.Event()
 
     def broken():
@@ -125,7 +178,7 @@ def test_the_job_ends_although_its_reasons_cannot_be_told(monkeypatch):
         assert ended.wait(60)
 
 
-def test_who_was_never_heard_is_named_once(monkeypatch, capfd):
+def test_ranks_that_were_never_heard_are_named_once(monkeypatch, capfd):
     monkeypatch.setattr(HeartbeatSocket, "send", lambda *args: None)  # a firewall
     ended = []
     with watched(3, Limits(silent_s=1.0), ended.append) as dogs:
@@ -191,7 +244,7 @@ def test_the_interface_may_be_named(monkeypatch, apart):
         list(candidates("node7"))
 
 
-def test_ranks_that_cannot_hear_say_so_and_are_not_accused(monkeypatch, apart, capfd):
+def test_ranks_that_cannot_receive_warn_and_are_not_blamed(monkeypatch, apart, capfd):
     monkeypatch.setenv(heartbeat_socket.INTERFACE, "ib9")
     ended = []
     with watched(2, Limits(silent_s=1.0), ended.append):

@@ -3,8 +3,10 @@
 import threading
 import time
 
+import pytest
+
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import Phase, RoundTimer
-from hpctrip.ranks.serial import SerialRanks
 from hpctrip.ranks.watchdog import watchdog
 from hpctrip.ranks.watchdog.watchdog import Beat, Limits, Watchdog, verdict
 
@@ -16,46 +18,38 @@ def beat(phase="train", waits=False, since_s=1.0, heard_s=0.5):
     return Beat(Phase(phase, 3, waits, NOW - since_s), NOW - heard_s)
 
 
-def judge(rank, size, **beats):
-    return verdict(rank, size, {int(name[1:]): at for name, at in beats.items()}, NOW, LIMITS)
+WAITS, BUSY = beat("exchange", waits=True), beat("record", since_s=6)
+LOST = beat("exchange", waits=True, since_s=101)
 
 
-def test_a_rank_at_work_that_others_wait_for_is_no_fault():
-    waiting = beat("exchange", waits=True, since_s=99)
-    assert judge(0, 3, r0=waiting, r1=beat(since_s=99), r2=waiting) == ("", [])
-
-
-def test_a_rank_is_stuck_when_busy_with_one_phase_beyond_that_phases_limit():
-    problem, blamed = judge(2, 3, r0=beat("exchange", waits=True), r2=beat("record", since_s=6))
-    assert problem == "busy with record of round 3 for 6 s (limit 5 s)" and blamed == [2]
-    assert judge(2, 3, r0=beat("exchange", waits=True), r2=beat("train", since_s=6)) == ("", [])
-
-
-def test_rank_0_names_the_hosts_that_fell_silent_and_hosts_name_rank_0():
-    waiting = beat("exchange", waits=True)
-    problem, blamed = judge(0, 4, r0=waiting, r1=beat(heard_s=11), r2=waiting, r3=beat(heard_s=30))
-    assert problem == "silent for more than 10 s" and blamed == [1, 3]
-    assert judge(1, 4, r1=waiting, r0=beat("record", heard_s=11))[1] == [0]
-
-
-def test_higher_hosts_leave_a_silent_rank_0_to_the_first_one_for_a_while():
-    waiting, silent = beat("record", waits=True), beat("record", heard_s=11)
-    assert judge(3, 4, r3=waiting, r0=silent) == ("", [])
-    assert judge(3, 4, r3=waiting, r0=beat("record", heard_s=13))[1] == [0]
-
-
-def test_all_waiting_for_each_other_is_a_lost_message():
-    lost = beat("exchange", waits=True, since_s=101)
-    problem, blamed = judge(0, 2, r0=lost, r1=lost)
-    assert problem == "every rank heard of waits, for 101 s (limit 100 s)" and blamed == [0, 1]
-    assert judge(0, 2, r0=lost, r1=beat("exchange", waits=True, since_s=99)) == ("", [])
-
-
-def test_a_rank_never_heard_is_not_accused_of_silence_and_given_more_time():
-    assert judge(0, 2, r0=beat("exchange", waits=True, since_s=399)) == ("", [])
-    assert judge(0, 2, r0=beat("exchange", waits=True, since_s=401))[1] == [1]
-    assert judge(1, 2, r1=beat("record", waits=True, since_s=19)) == ("", [])
-    assert judge(1, 2, r1=beat("record", waits=True, since_s=21))[1] == [0]
+@pytest.mark.parametrize(
+    ("rank", "size", "beats", "problem", "blamed"),
+    [
+        # a rank at work for which others wait is no fault
+        (0, 3, {0: beat("exchange", True, 99), 1: beat(since_s=99), 2: WAITS}, "", []),
+        # a phase has its own limit
+        (2, 3, {0: WAITS, 2: BUSY}, "busy with record of round 3 for 6 s (limit 5 s)", [2]),
+        (2, 3, {0: WAITS, 2: beat(since_s=6)}, "", []),
+        # rank 0 names silent hosts, a host names rank 0; higher hosts leave that to the first one for a while
+        (
+            *(0, 4, {0: WAITS, 1: beat(heard_s=11), 2: WAITS, 3: beat(heard_s=30)}),
+            *("silent for more than 10 s", [1, 3]),
+        ),
+        (1, 4, {1: WAITS, 0: beat("record", heard_s=11)}, "silent for more than 10 s", [0]),
+        (3, 4, {3: WAITS, 0: beat("record", heard_s=11)}, "", []),
+        (3, 4, {3: WAITS, 0: beat("record", heard_s=13)}, "silent for more than 10 s", [0]),
+        # all wait for each other: a message is lost
+        (0, 2, {0: LOST, 1: LOST}, "every rank heard of waits, for 101 s (limit 100 s)", [0, 1]),
+        (0, 2, {0: LOST, 1: beat("exchange", True, 99)}, "", []),
+        # a rank that was never heard is not accused of silence, and is given more time
+        (0, 2, {0: beat("exchange", True, 399)}, "", []),
+        (0, 2, {0: beat("exchange", True, 401)}, "every rank heard of waits, for 401 s (limit 400 s)", [1]),
+        (1, 2, {1: beat("record", True, 19)}, "", []),
+        (1, 2, {1: beat("record", True, 21)}, "every rank heard of waits, for 21 s (limit 20 s)", [0]),
+    ],
+)
+def test_the_stuck_ranks_are_found_from_the_last_heartbeat_of_each(rank, size, beats, problem, blamed):
+    assert verdict(rank, size, beats, NOW, LIMITS) == (problem, blamed)
 
 
 def test_time_spent_waiting_is_not_counted_as_the_phases():
@@ -80,33 +74,24 @@ def test_a_phase_is_entered_for_the_watchdog_and_for_the_wall_clock_at_once():
     assert list(wall.phases) == ["exchange"] and 0 < wall.phases["exchange"] <= wall.end()
 
 
-def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
-    ended = threading.Event()
+def test_one_process_stuck_alone_shows_its_stacks_in_one_piece_and_ends(monkeypatch):
+    ended, written = threading.Event(), []
     monkeypatch.setattr(watchdog, "STACKS_S", 0)
-    ranks = SerialRanks()
+    monkeypatch.setattr(watchdog.os, "write", lambda file, data: written.append(data.decode()))
+    ranks = Ranks()
     ranks.phase.enter("train", 4)
     with Watchdog(ranks, Limits(silent_s=1.0, limit_s=0.2), lambda code: ended.set()):
         assert ended.wait(20)
-    text = capfd.readouterr().err
-    assert "stuck: rank 0 on" in text and "busy with train of round 4" in text
-    assert "in test_one_process_stuck_alone" in text  # the stack of the main thread
-
-
-def test_stacks_are_written_in_one_piece_with_the_rank_in_every_line(monkeypatch):
-    written = []
-    monkeypatch.setattr(watchdog.os, "write", lambda file, data: written.append(data))
-    Watchdog(SerialRanks(), Limits())._stacks()
-    (text,) = written
-    head, *lines = text.decode().splitlines()
+    report, stacks = written[:2]
+    assert "stuck: rank 0 on" in report and "busy with train of round 4" in report
+    head, *lines = stacks.splitlines()
     assert head.startswith("hpctrip: stacks of rank 0 on")
-    assert all(line.startswith("hpctrip:   rank 0: ") for line in lines)
-    assert any(
-        line.endswith("in test_stacks_are_written_in_one_piece_with_the_rank_in_every_line") for line in lines
-    )
+    assert all(line.startswith("hpctrip:   rank 0: ") for line in lines)  # the rank is in every line
+    assert any("in test_one_process_stuck_alone" in line for line in lines)  # the stack of the main thread
 
 
 def test_a_rank_that_goes_on_is_left_alone():
-    ended, ranks = [], SerialRanks()
+    ended, ranks = [], Ranks()
     with Watchdog(ranks, Limits(silent_s=1.0, limit_s=1.0), ended.append):
         for round in range(15):
             ranks.phase.enter("train", round)

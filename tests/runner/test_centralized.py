@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpctrip.ranks.serial import SerialRanks
+from hpctrip.ranks.base import Ranks
 from hpctrip.record.reader import open_run
 from hpctrip.runner.experiment import read_input
 from hpctrip.runner.host import Host
@@ -42,7 +42,7 @@ def test_how_often_the_accuracy_is_read_does_not_change_what_is_learned(passed, 
 
 def host(*lines):
     e = read_input([], ["workload.train_samples=400", "workload.test_samples=100", *lines]).experiment
-    return Host(e, e.num_sites(), e.workload.task(e.seed), SerialRanks(), "cpu")
+    return Host(e, e.num_sites(), e.workload.task(e.seed), Ranks(), "cpu")
 
 
 def test_one_pass_visits_every_sample_once():

@@ -12,7 +12,7 @@ from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.counters import TRAINING, Tally
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.task import Dataset, Task
-from hpctrip.ranks.serial import SerialRanks
+from hpctrip.ranks.base import Ranks
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
@@ -24,7 +24,7 @@ def built(task=None, *lines, paths=()):
     """Aggregator and host of one run in this process, with its own task or another."""
     e = read_input(paths, lines).experiment
     task = task or e.workload.task(e.seed)
-    return Aggregator(Host(e, e.num_sites(), task, SerialRanks(), torch.device("cpu")))
+    return Aggregator(Host(e, e.num_sites(), task, Ranks(), torch.device("cpu")))
 
 
 # A real update

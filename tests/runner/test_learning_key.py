@@ -7,7 +7,7 @@ from hpctrip.config.identity import neutral_keys, unlearned_keys
 from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn import params
 from hpctrip.learn.params import arithmetic
-from hpctrip.ranks.serial import SerialRanks
+from hpctrip.ranks.base import Ranks
 from hpctrip.runner.cache.learning_key import CODE, code_digest, learning_key
 from hpctrip.runner.experiment import Experiment, read_input
 from hpctrip.runner.host import Host
@@ -26,7 +26,7 @@ def key(*lines, sources=sources_of, machine="here"):
     )
     experiment = run_input.experiment
     task = experiment.workload.checked_task(experiment.seed)
-    host = Host(experiment, experiment.num_sites(), task, SerialRanks(), torch.device("cpu"))
+    host = Host(experiment, experiment.num_sites(), task, Ranks(), torch.device("cpu"))
     return learning_key(run_input, host, sources(run_input, task), [machine])
 
 

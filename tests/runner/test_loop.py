@@ -179,14 +179,14 @@ def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
 
 def test_half_epochs_visit_every_sample_once_in_two_rounds():
     """A pass goes on over rounds; two epochs are two whole shuffles in one round."""
-    from hpctrip.ranks.serial import SerialRanks
+    from hpctrip.ranks.base import Ranks
     from hpctrip.runner.experiment import read_input
     from hpctrip.runner.host import Host
 
     def run(epochs):
         lines = ["sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=200"]
         e = read_input([], [*lines, f"train.local_epochs={epochs}"]).experiment
-        return Host(e, e.num_sites(), e.workload.task(e.seed), SerialRanks(), "cpu")
+        return Host(e, e.num_sites(), e.workload.task(e.seed), Ranks(), "cpu")
 
     half, double = run(0.5), run(2)
     shard = half.shards[2].tolist()

@@ -75,12 +75,8 @@ class BuddyLayout(Layout):
         for gpus, ranks in self._ranks.items():
             ranks[node] = self._rank_of(node, gpus)
 
-    def find(self, gpus: int, job: int = 0, turn: int = 0) -> Parts | None:
-        """Find whole nodes and a block for `gpus` GPUs; `job` and `turn` are not used."""
-        return self._find(gpus)
-
-    def _find(self, gpus: int, closed: Sequence[int] = ()) -> Parts | None:
-        """As `find`, but without a block on a node that is `closed`."""
+    def find(self, gpus: int, job: int = 0, turn: int = 0, closed: Sequence[int] = ()) -> Parts | None:
+        """Find whole nodes and a block for `gpus` GPUs, which is on no `closed` node. `job` and `turn` are not used."""
         num_nodes, rest = divmod(gpus, self.machine.gpus_per_node)
         nodes = self._whole_nodes(num_nodes)
         if nodes is None:
@@ -128,7 +124,7 @@ class BuddyLayout(Layout):
         moves: list[Move] = []
         sizes = {job: self.parts[job][0][1].bit_count() for job in jobs}
         for job, gpus in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
-            parts = self._find(gpus, [node])
+            parts = self.find(gpus, closed=[node])
             if parts is None or any(self.free_mask[there] == self.full for there, _ in parts):
                 self._undo(moves)
                 return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -43,8 +43,6 @@ class Raw:
     """[N] (model, batch size); None: not recorded."""
     profiles: dict[tuple[str, int], Profile] = field(default_factory=dict)
     """Profiles that the trace provides; the others come from the catalogue."""
-    synthetic: bool = False
-    """Whether the jobs were generated."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,6 @@ class Jobs:
     duration_s: np.ndarray
     """[N] running time on the requested GPUs at the highest frequency; NaN if the trace has the work."""
     profiles: tuple[Profile, ...]
-    synthetic: bool = False
-    """Whether the jobs were generated."""
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -91,6 +87,8 @@ class Jobs:
 class Trace(Component):
     """Base class of job traces. A subclass reads the `raw` jobs; the keys of this class select and scale them."""
 
+    synthetic: ClassVar[bool] = False
+    """Whether the jobs are generated."""
     load: float = Field(1.0, gt=0, le=1e6)
     """Factor by which jobs are submitted faster than in the trace; their lengths are unchanged."""
     first: int | None = Field(None, ge=1)
@@ -139,7 +137,6 @@ class Trace(Component):
             steps=steps,
             duration_s=duration_s,
             profiles=tuple(raw.profiles.get(kind) or catalogue.profile(*kind) for kind in numbers),
-            synthetic=raw.synthetic,
         )
 
 

@@ -158,6 +158,7 @@ class Synthetic(Trace):
     """Synthetic jobs: exponential gaps, log-normal durations, 1 to 16 GPUs, models drawn."""
 
     kind = "synthetic"
+    synthetic = True
     num_jobs: int = Field(200, ge=1, le=1_000_000)
     """Number of jobs."""
     span_s: Seconds = Field(48 * 3600.0, gt=0, le=LONGEST_S)
@@ -189,5 +190,4 @@ class Synthetic(Trace):
             submit_s=np.cumsum(gaps_s) - gaps_s[0],
             gpus=gpus,
             duration_s=np.clip(duration_s, self.shortest_s, max(self.shortest_s, self.longest_s)),
-            synthetic=True,
         )

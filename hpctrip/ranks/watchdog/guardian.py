@@ -17,7 +17,6 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from types import TracebackType
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.launched import launched_rank, launched_size
@@ -66,9 +65,7 @@ class Guardian:
             os.close(self._pipe)
             self._child = 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.over()
 
 

@@ -1,8 +1,16 @@
-"""UDP sockets of the watchdogs, and the discovery of their addresses."""
+"""Authenticated datagrams between the watchdogs of one job, and the discovery of their addresses.
+
+Others can neither forge, change, redirect nor replay a packet. It is a message authentication code (keyed BLAKE2b, RFC
+7693, with a random key of the job) and a body of fixed length, which is parsed only if the code is valid. The body
+holds sender, recipient and a sequence number; a packet with a number not above the last one received from its sender
+is dropped.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import hmac
 import os
 import secrets
 import socket
@@ -11,10 +19,10 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from hpctrip.ranks.base import Ranks, hostname
 from hpctrip.ranks.phase import Phase
-from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
 
 INTERFACE = "HPCTRIP_INTERFACE"
 """Environment variable with the name of the network interface between the machines, where detection fails."""
@@ -23,6 +31,60 @@ _ELSEWHERE = "192.0.2.1"  # a documentation address (RFC 5737), routed like any 
 _SIOCGIFADDR = 0x8915
 
 Address = tuple[str, int]
+WORDS = ("beat", "stacks", "bye")
+"""Heartbeat; request to write the stacks before the job ends; end of watching."""
+KEY_BYTES = 32
+_CODE_BYTES = 16
+# word, sender, recipient, number; phase, its round, whether it waits, its age in s
+_BODY = struct.Struct("!BIIQ16sq?d")
+PACKET_BYTES = _CODE_BYTES + _BODY.size
+
+
+class Packet(NamedTuple):
+    """A message from a rank."""
+
+    word: str
+    rank: int
+    phase: Phase
+    """The sender's phase, with times on the clock of the receiver, as if the packet had taken no time."""
+
+
+class MessageAuthenticator:
+    """Signs the packets of one rank and verifies those sent to it, under the key of its job."""
+
+    def __init__(self, key: bytes, rank: int):
+        """`key` [KEY_BYTES] is drawn at random for every job. A rank uses a single instance, as numbers must not
+        repeat."""
+        self._key, self._rank = key, rank
+        self._number = 0
+        self._heard: dict[int, int] = {}
+
+    def signed(self, word: str, to: int, phase: Phase) -> bytes:
+        """A packet [PACKET_BYTES] to rank `to` with this word and this rank's phase, whose name is cut to 16 bytes."""
+        self._number += 1
+        age_s = time.monotonic() - phase.since
+        name = phase.name.encode()[:16]
+        body = _BODY.pack(
+            WORDS.index(word), self._rank, to, self._number, name, phase.round, phase.waits, age_s
+        )
+        return self._code(body) + body
+
+    def verified(self, data: bytes) -> Packet | None:
+        """Verify and parse a packet; None where its code, recipient, number or word is not valid."""
+        if len(data) != PACKET_BYTES:
+            return None
+        code, body = data[:_CODE_BYTES], data[_CODE_BYTES:]
+        if not hmac.compare_digest(code, self._code(body)):
+            return None
+        word, rank, to, number, phase, round, waits, age_s = _BODY.unpack(body)
+        if to != self._rank or number <= self._heard.get(rank, 0) or word >= len(WORDS):
+            return None
+        self._heard[rank] = number
+        name = phase.rstrip(b"\0").decode(errors="replace")
+        return Packet(WORDS[word], rank, Phase(name, round, waits, time.monotonic() - age_s))
+
+    def _code(self, body: bytes) -> bytes:
+        return hashlib.blake2b(body, key=self._key, digest_size=_CODE_BYTES).digest()
 
 
 class HeartbeatSocket:
@@ -59,19 +121,30 @@ class HeartbeatSocket:
         """Bind the socket so that the machine `other` reaches it, or to loopback where `other` is empty; returns the
         address, None on failure."""
         try:
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._at = _bound(self._socket, candidates(other) if other else [_LOOPBACK])
+            self._bind((address, 0) for address in (candidates(other) if other else [_LOOPBACK]))
         except OSError as error:
             self.trouble = error.strerror or str(error)
         return self._at
 
+    def _bind(self, addresses: Iterable[Address]) -> None:
+        """Replace the socket by a new one at the first address that this machine has. Raises OSError where it has
+        none."""
+        self.close()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        failure = OSError(0, "no address")
+        for address in addresses:
+            try:
+                self._socket.bind(address)
+                self._at = self._socket.getsockname()
+                return
+            except OSError as error:
+                failure = error
+        raise failure
+
     def reopen(self) -> None:
         """Replace a failed socket by a new one at the same address. Raises OSError where it cannot be bound."""
         if self._at is not None:
-            if self._socket is not None:
-                self._socket.close()
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._socket.bind(self._at)
+            self._bind([self._at])
 
     def close(self) -> None:
         """Close the socket."""
@@ -132,18 +205,6 @@ def candidates(other: str) -> Iterator[str]:
             address = find()
             if not address.startswith("127."):
                 yield address
-
-
-def _bound(sock: socket.socket, addresses: Iterable[str]) -> Address:
-    """Bind to the first address that this machine has; returns it with the port. Raises OSError where it has none."""
-    error = OSError(0, "no address")
-    for address in addresses:
-        try:
-            sock.bind((address, 0))
-            return address, sock.getsockname()[1]
-        except OSError as failure:
-            error = failure
-    raise error
 
 
 def _address_towards(place: str) -> str:

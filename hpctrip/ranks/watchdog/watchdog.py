@@ -25,16 +25,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 from pydantic import Field
 
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
-from hpctrip.ranks.base import Ranks, hostname
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import Phase
-from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket
-from hpctrip.ranks.watchdog.heartbeats import Packet
+from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket, Packet
 
 STACKS_S = 1.0
 """Seconds between the report and the end of the job, in which all ranks write their stacks to the log."""
@@ -127,7 +125,6 @@ class Watchdog:
         self._ends = math.inf  # when this rank ends by itself, after another one has reported
         self._warned: set[str] = set()
         self._heard: set[int] = set()
-        self._names = [hostname()]
         self._beat_s = min(1.0, limits.silent_s / BEATS)
 
     def __enter__(self) -> Watchdog:
@@ -135,7 +132,6 @@ class Watchdog:
             with contextlib.suppress(OSError, RuntimeError):  # a stderr that is no file, or none
                 faulthandler.enable()  # a crash in C code shows its stacks too
         self._socket = HeartbeatSocket(self._ranks)
-        self._names = self._socket.names
         if self._socket.trouble:
             self._warn_once(f"cannot hear the others: {self._socket.trouble}")
         self._began = self._checked = time.monotonic()
@@ -146,9 +142,7 @@ class Watchdog:
             self._warn_once(f"cannot watch: {error}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -221,7 +215,7 @@ class Watchdog:
             )
 
     def _name(self, rank: int) -> str:
-        return f"rank {rank} on {self._names[rank]}"
+        return f"rank {rank} on {self._socket.names[rank]}"
 
     def _warn_once(self, text: str) -> None:
         """Print a warning `what: details` of this watchdog, once for each `what`."""
