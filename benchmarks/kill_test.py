@@ -75,7 +75,7 @@ def suicide(plan: dict) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     if plan["moment"] == "round":
-        from hpctrip.ranks.phase import Phase
+        from hpctrip.ranks.base import Phase
 
         enter = Phase.enter
 

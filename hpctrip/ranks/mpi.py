@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError, InputError
-from hpctrip.ranks.base import EndedByAggregator, Ranks, hostname
+from hpctrip.ranks.base import EndedByAggregator, Phase, Ranks, hostname
 from hpctrip.ranks.node import Node
-from hpctrip.ranks.phase import Phase
 
 try:
     import mpi4py

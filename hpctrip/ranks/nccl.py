@@ -15,10 +15,9 @@ import torch
 import torch.distributed as dist
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.ranks.base import hostname
+from hpctrip.ranks.base import Phase, hostname
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.mpi import MpiRanks, wait
-from hpctrip.ranks.phase import Phase
 
 
 class NcclRanks(MpiRanks):

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase
 
 ROW_BYTES = 2**20
 """Memory of each rank; longer vectors go in pieces. 41 ranks take 45 MB."""

@@ -23,8 +23,7 @@ from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.local_work import visiting_order
 from hpctrip.learn.params import check_params, flatten
 from hpctrip.learn.task import Task, checked_model
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.phase import RoundTimer
+from hpctrip.ranks.base import Ranks, RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
 from hpctrip.runner.experiment import Experiment

@@ -139,13 +139,12 @@ def check_transports() -> None:
 
 def run_command(stem: str, words: list[str], env: dict[str, str]) -> None:
     """Run a command line of hpctrip as a process of its own would."""
-    from hpctrip.cli.main import main
+    from hpctrip.cli import main
 
     for stream, suffix in ((sys.stdout, "out"), (sys.stderr, "err")):
         stream.flush()
         with open(f"{stem}.{suffix}", "a") as file:
             os.dup2(file.fileno(), stream.fileno())
-    code = 0
     plugged_in = mock.patch.dict(vars(torch.cuda)), mock.patch.dict(vars(torch.distributed))
     with (
         mock.patch.dict(os.environ, env),
@@ -153,10 +152,7 @@ def run_command(stem: str, words: list[str], env: dict[str, str]) -> None:
         plugged_in[0],
         plugged_in[1],
     ):
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
+        code = main.run_command()
     Path(f"{stem}-{launched_rank()}.code").write_text(str(code))
 
 

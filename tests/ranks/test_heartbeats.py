@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase
 from hpctrip.ranks.watchdog.heartbeat_socket import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
 
 KEY = bytes(range(KEY_BYTES))

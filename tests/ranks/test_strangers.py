@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from datagrams import STRANGE, attack
 
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase, Ranks
 from hpctrip.ranks.watchdog import heartbeat_socket, watchdog
 from hpctrip.ranks.watchdog.heartbeat_socket import (
     KEY_BYTES,

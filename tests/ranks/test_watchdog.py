@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.phase import Phase, RoundTimer
+from hpctrip.ranks.base import Phase, Ranks, RoundTimer
 from hpctrip.ranks.watchdog import watchdog
 from hpctrip.ranks.watchdog.watchdog import Beat, Limits, Watchdog, verdict
 

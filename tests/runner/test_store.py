@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError, InterruptedRun
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify

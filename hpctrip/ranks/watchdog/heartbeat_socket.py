@@ -21,8 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from hpctrip.ranks.base import Ranks, hostname
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase, Ranks, hostname
 
 INTERFACE = "HPCTRIP_INTERFACE"
 """Environment variable with the name of the network interface between the machines, where detection fails."""

@@ -30,8 +30,7 @@ from pydantic import Field
 
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase, Ranks
 from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket, Packet
 
 STACKS_S = 1.0

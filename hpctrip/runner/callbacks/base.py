@@ -14,7 +14,7 @@ import numpy as np
 from hpctrip.base.errors import cause
 from hpctrip.base.text import printable
 from hpctrip.config.component import Component, Registry
-from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.base import Phase
 from hpctrip.sim.rounds import RoundRow
 
 LIMIT_S = 10.0
