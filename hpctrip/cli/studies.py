@@ -20,7 +20,7 @@ from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
     from hpctrip.studies.run_store import RunState
-    from hpctrip.studies.studies import Study, StudyOptions
+    from hpctrip.studies.study import Study
 
 
 class Jobs(click.IntRange):
@@ -123,13 +123,8 @@ def study(path: str | None, **args: Any) -> None:
 def _read(path: str, args: dict[str, Any]) -> list[Study]:
     from hpctrip.studies.studies import read_studies, study_file
 
-    return read_studies(study_file(path), _study_options(args))
-
-
-def _study_options(args: dict[str, Any]) -> StudyOptions:
-    from hpctrip.studies.studies import StudyOptions
-
-    return StudyOptions(Path(args["out"]), args["overrides"], args["sweeps"], args["plugins"], args["small"])
+    options = (args[name] for name in ("overrides", "sweeps", "plugins", "small"))
+    return read_studies(study_file(path), Path(args["out"]), *options)
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
@@ -160,7 +155,9 @@ def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[st
     if not todo:
         click.echo("nothing is left to make")
         return
-    words = [path, "--out", args["out"], *_study_options(args).arguments]
+    words = [path, "--out", args["out"], *(["--small"] if args["small"] else [])]
+    for option, values in (("-o", "overrides"), ("--sweep", "sweeps"), ("--plugin", "plugins")):
+        words += [word for value in args[values] for word in (option, value)]
     jobs = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
     arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
     click.echo(f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}")
@@ -195,7 +192,7 @@ def run(sweeps: tuple[str, ...], jobs: int | None, **args: Any) -> None:
             ) from None
         return
     from hpctrip.studies.run import run as make
-    from hpctrip.studies.studies import StudyOptions, sweep_study
+    from hpctrip.studies.studies import sweep_study
 
     _require_single_process("run --sweep")
     folder = args["out"] or RESULTS
@@ -203,8 +200,8 @@ def run(sweeps: tuple[str, ...], jobs: int | None, **args: Any) -> None:
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if args["overwrite"]:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    options = StudyOptions(Path(folder), args["overrides"], sweeps, args["plugins"])
-    make([sweep_study(args["paths"], options)], None, jobs, 1, _command_line())
+    swept = sweep_study(args["paths"], Path(folder), args["overrides"], sweeps, args["plugins"])
+    make([swept], None, jobs, 1, _command_line())
 
 
 run.params[2:2] = inputs.run.params

@@ -35,8 +35,6 @@ from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
 POLL_S = 0.2
 """Wall seconds between two looks at the runs in progress."""
-RETRY_S = 1.0
-"""Wall seconds before a run that another process holds is tried again."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
 _LOG_END_BYTES = 2**16
 """Length of the end of a log that is searched for error messages."""
@@ -99,7 +97,6 @@ class Executor:
     ranks: int = 1
     """Number of ranks of every run; more than one are started by a launcher (see `launcher`)."""
     children: list[Child] = field(default_factory=list)
-    _not_before: dict[str, float] = field(default_factory=dict)
 
     def run(self, on_end: OnEnd, tick: Callable[[], None]) -> bool:
         """Execute all runs. `on_end` is called when a run ends, `tick` about every `POLL_S`.
@@ -136,9 +133,7 @@ class Executor:
             entry = self.waiting.popleft()
             if self.runs.inspect(entry).finished:  # by another process, meanwhile
                 self._record(RunState(entry, RunStatus.FINISHED), on_end)
-            elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
-                self.runs.results(entry.identity)
-            ):
+            elif is_held(self.runs.results(entry.identity)):
                 self.waiting.append(entry)
             else:
                 self._start(entry, on_end)
@@ -185,15 +180,13 @@ class Executor:
         return interrupted
 
     def _record(self, end: RunState, on_end: OnEnd) -> None:
-        entry = end.entry
         if end.status == RunStatus.HELD:
-            self._not_before[entry.identity] = time.monotonic() + RETRY_S
-            self.waiting.append(entry)
+            self.waiting.append(end.entry)
             return
         if end.status == RunStatus.FAILED:
-            self.runs.record_failure(entry.identity, end.reason)
+            self.runs.record_failure(end.entry.identity, end.reason)
         if end.finished:
-            self.runs.remove_leftovers(entry.identity)
+            self.runs.remove_leftovers(end.entry.identity)
         on_end(end)
 
 

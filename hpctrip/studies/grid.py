@@ -42,8 +42,6 @@ _MOST_FAULTS = 5
 class Entry:
     """One run of a grid."""
 
-    number: int
-    """Index in the grid, from 0."""
     choices: tuple[tuple[str, str], ...]
     """(axis, label) of every axis."""
     label: str | None
@@ -113,7 +111,7 @@ def entries(
                 if seed == seeds[0]:
                     run_input.experiment.check()
                 label = labels or run_input.experiment.label
-                grid.append(Entry(len(grid), choices, label, run_input, *reader.identify(run_input)))
+                grid.append(Entry(choices, label, run_input, *reader.identify(run_input)))
             except InputError as error:
                 name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
                 for fault in error.faults:

@@ -3,52 +3,52 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hpctrip.base.errors import InputError
 from hpctrip.config.inputs import Tables
 from hpctrip.studies.file import parse_range
 
-EXAMPLE = "e.g. --sweep policy.k=10,20 or --sweep seed=0..9"
 
-
-def axes_of(sweeps: Sequence[str]) -> dict[str, list[Any]]:
-    """{key: values} of lines `key=value,value`. A value is TOML, a text without quotes, or a range of whole numbers
-    such as 0..9. Of two lines with the same key, the last counts. Raises InputError."""
+def axes_of(lines: Iterable[str], option: str) -> dict[str, list[Any]]:
+    """{key: values} of lines `key=value,value`, which are arguments of `option`. A value is TOML, a text without
+    quotes, or a range of whole numbers such as 0..9. Of two lines with the same key, the last counts. Raises
+    InputError."""
     axes: dict[str, list[Any]] = {}
-    for line in sweeps:
-        key, equals, text = line.partition("=")
-        if not equals or not key.strip() or not text.strip():
-            raise InputError(f"--sweep {line}", "not of the form key=value,value", EXAMPLE)
+    for line in lines:
         try:
-            values = tomllib.loads(f"values = [{text}]")["values"]
-        except ValueError:
-            values = [value for part in text.split(",") for value in _values(part.strip(), line)]
-        if key.strip() == "seed" and not all(type(seed) is int for seed in values):
-            raise InputError(f"--sweep {line}", "names no seeds", EXAMPLE)
-        axes[key.strip()] = values
+            key, values = _axis(line)
+        except ValueError as error:
+            example = f"e.g. {option} policy.k=10,20 or {option} seed=0..9"
+            raise InputError(f"{option} {line}", str(error), example) from None
+        axes[key] = values
     return axes
 
 
-def _values(part: str, line: str) -> list[Any]:
+def _axis(line: str) -> tuple[str, list[Any]]:
+    """(key, values) of a line. Raises ValueError."""
+    key, _, text = map(str.strip, line.partition("="))
+    if not key or not text:
+        raise ValueError("not of the form key=value,value")
+    try:
+        values = tomllib.loads(f"values = [{text}]")["values"]
+    except ValueError:
+        values = [value for part in text.split(",") for value in _values(part.strip())]
+    if key == "seed" and not all(type(seed) is int for seed in values):
+        raise ValueError("names no seeds")
+    return key, values
+
+
+def _values(part: str) -> list[Any]:
     if not part:
-        raise InputError(f"--sweep {line}", "has an empty value", EXAMPLE)
+        raise ValueError("has an empty value")
     if ".." in part:
-        try:
-            return parse_range(part)
-        except ValueError as error:
-            raise InputError(f"--sweep {line}", str(error), EXAMPLE) from None
+        return parse_range(part)
     try:
         return [tomllib.loads(f"value = {part}")["value"]]
     except ValueError:
         return [part]
-
-
-def without_axes(overrides: Sequence[str], keys: Collection[str]) -> tuple[list[str], list[str]]:
-    """(the other lines, lines of these keys) of the lines `key=value` of `-o`."""
-    of_axes = [line for line in overrides if line.partition("=")[0].strip() in keys]
-    return [line for line in overrides if line not in of_axes], of_axes
 
 
 def with_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> Tables:

@@ -28,7 +28,7 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.results_file import open_results
 from hpctrip.record.verify import verify
 from hpctrip.runner.experiment import Experiment
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 sys.path.insert(0, str(Path(__file__).parent))
 from damage import damaged, many, mistyped_inputs, mistyped_tables
@@ -276,8 +276,8 @@ def ledger(folder, hpctrip):
     """The tables of a study of two runs, which are made in this process: its ledger, and the curves beside it."""
     Path("small.toml").write_text(SMALL)
     Path("study.toml").write_text(STUDY)
-    (study,) = read_studies("study.toml", StudyOptions(Path("made")))
-    for entry, k in zip(study.ledger.entries, (2, 3), strict=True):
+    (study,) = read_studies("study.toml", Path("made"))
+    for entry, k in zip(study.entries, (2, 3), strict=True):
         words = ["small.toml", *options(f"policy.k={k}", "seed=0"), "--out", f"made/runs/{entry.identity}.h5"]
         assert hpctrip("run", *words).code == 0
     ended = hpctrip("study", "study.toml", "--out", "made", "--jobs", 1)

@@ -12,7 +12,7 @@ import pytest
 from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
 COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
@@ -180,10 +180,10 @@ def test_a_run_that_fails_and_one_whose_process_dies_are_told_at_the_end_and_the
 def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, study, monkeypatch):
     (folder / "launcher.sh").write_text("yes | head -c 300000; echo hpctrip: it rained; exit 2")
     monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh {folder}/launcher.sh {{n}} {{python}}")
-    (read,) = read_studies(str(folder / "study.toml"), StudyOptions(folder / "out"))
-    log = read.ledger.runs.log(read.ledger.entries[0].identity)
+    (read,) = read_studies(str(folder / "study.toml"), folder / "out")
+    log = read.runs.log(read.entries[0].identity)
     log.parent.mkdir(parents=True)
     log.touch()
     os.truncate(log, 2**40)
     study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")
-    assert read.ledger.lines()[0].reason == "it rained"
+    assert read.lines()[0].reason == "it rained"

@@ -14,7 +14,7 @@ from small_study import STUDY, ledger_of
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies.run_store import RunStore, differences
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
 
@@ -138,10 +138,9 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
     (copied / "all.toml").write_text(
         'name = "all"\noverlays = ["world.toml"]\nstudies = ["within/inner.toml"]\n'
     )
-    ledger = read_studies(str(copied / "all.toml"), StudyOptions(copied / "out"))[0].ledger
-    assert ledger.folder == copied / "out/all/two"  # apart from the study without them
-    entries = ledger.entries
-    experiments = [entry.run_input.experiment for entry in entries]
+    (study,) = read_studies(str(copied / "all.toml"), copied / "out")
+    assert study.folder == copied / "out/all/two"  # apart from the study without them
+    experiments = [entry.run_input.experiment for entry in study.entries]
     assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in experiments] == [
         (k, "mean-power", 0.03) for k in (2, 2, 3, 3)
     ]
@@ -188,7 +187,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
 def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
     copy_inputs(made.folder, tmp_path)
     assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
-    entry = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))[0].ledger.entries[0]
+    entry = read_studies(str(tmp_path / "study.toml"), tmp_path / "out")[0].entries[0]
     store, whole = RunStore(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
     shutil.copy(whole, store.results(entry.identity))
     half = open_run(whole)
@@ -251,9 +250,7 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
 
 
 def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
-    entry = read_studies(str(made.folder / "study.toml"), StudyOptions(made.folder / "out"))[
-        0
-    ].ledger.entries[0]
+    entry = read_studies(str(made.folder / "study.toml"), made.folder / "out")[0].entries[0]
     run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
     older = replace(run, input=copy.deepcopy(run.input))
     del older.input["network"]["far_distance_m"]

@@ -143,7 +143,7 @@ def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wron
     ("arguments", "fragments"),
     [
         (["-o", "policy.kk=3"], ["policy.kk: unknown key"]),
-        (["-o", "seed=9..0"], ["seed=9..0: must rise"]),
+        (["-o", "seed=9..0"], ["-o seed=9..0: must rise", "; e.g. -o policy.k=10,20 or -o seed=0..9"]),
         (["--sweep", "policy.k=2,,3"], ["--sweep policy.k=2,,3: has an empty value"]),
         (["--sweep", "policy.k"], ["--sweep policy.k: not of the form key=value"]),
         (["-o", "train.lr"], ["-o train.lr: not of the form key=value"]),
@@ -212,13 +212,13 @@ def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
     ],
 )
 def test_the_values_of_an_axis_are_toml_or_texts_or_ranges(line, axes):
-    assert axes_of([line]) == axes
+    assert axes_of([line], "--sweep") == axes
 
 
 def test_of_two_lines_with_one_key_the_last_counts():
-    assert axes_of(["policy.k=2,3", "policy.k=4"]) == {"policy.k": [4]}
+    assert axes_of(["policy.k=2,3", "policy.k=4"], "--sweep") == {"policy.k": [4]}
     with pytest.raises(InputError, match="name 10,000 numbers at most"):
-        axes_of(["seed=0..99999"])
+        axes_of(["seed=0..99999"], "--sweep")
 
 
 def test_a_sweep_is_a_folder_and_overwrites_nothing(hpctrip, tiny, tmp_path):
