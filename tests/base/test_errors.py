@@ -19,6 +19,7 @@ def test_a_report_ends_before_it_fills_a_screen_and_says_how_many_faults_are_lef
     assert len(report.encode()) < 4000
     shown = report.splitlines()[:-1]
     assert report.endswith(f"\nand {100_000 - len(shown):,} more")
+    assert "more characters" in str(InputError("x" * 9999, "y" * 9999))  # one fault is always shown
 
 
 def test_an_error_that_travels_from_rank_to_rank_keeps_its_faults():

@@ -188,13 +188,17 @@ def test_a_terminal_that_is_only_behind_is_written_to_again():
     assert stream.tries == 4
 
 
-def test_text_passes_and_what_the_encoding_cannot_say_is_escaped():
-    stream = io.StringIO()
-    assert BestEffortStream(stream).write("größer\n") == 7 and stream.getvalue() == "größer\n"
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, "ascii", write_through=True)
-    BestEffortStream(stream).write("0.4 ┤ Zürich")
-    assert raw.getvalue() == rb"0.4 \u2524 Z\xfcrich"
+@pytest.mark.parametrize(
+    ("text", "encoding", "written"),
+    [
+        ("größer, run\udcff.h5", "utf-8", "größer, run\\udcff.h5".encode()),
+        ("0.4 ┤ Zürich", "ascii", rb"0.4 \u2524 Z\xfcrich"),
+    ],
+)
+def test_text_passes_and_what_the_encoding_lacks_is_escaped(text, encoding, written):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, write_through=True)
+    assert BestEffortStream(stream).write(text) == len(text)
+    assert stream.buffer.getvalue() == written
 
 
 @pytest.mark.parametrize("stream", [None, io.StringIO()])

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import tomli_w
 
-from hpctrip.base.text import SCREEN_BYTES, encodable, printable, printable_toml, screenful, shown, size_text
+from hpctrip.base.text import printable, printable_toml, shown, size_text
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -33,13 +33,6 @@ def test_long_text_is_cut_and_says_so():
     assert printable("\x00" * 1000, 10) == r"\x00\x00... (998 more characters)"
 
 
-def test_lines_are_told_up_to_a_screen():
-    assert list(screenful(["a", "b"])) == ["a", "b"]
-    lines = list(screenful(["x" * 99] * 1000))
-    assert lines[-1] == f"and {1000 - len(lines) + 1:,} more" and sum(map(len, lines)) < SCREEN_BYTES + 20
-    assert list(screenful(["x" * 9999])) == ["x" * 9999]
-
-
 def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
     table = {"label": "\x1b[2J \x9b \u202e \U000e0001 Zürich", "two": "lines\n"}
     text = printable_toml(tomli_w.dumps(table))
@@ -59,15 +52,3 @@ def test_values_are_shown_short_whatever_their_size():
     for value in ("x" * 10_000, ["x" * 1000] * 1000, 16**1000, [[[[[[1]]]]]]):
         assert len(shown(value)) < 5000
     assert shown([1, "a", None, {"b": 0.5}]) == "[1, 'a', None, {'b': 0.5}]"
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding", "encoded"),
-    [
-        ("Zürich", "utf-8", "Zürich"),
-        ("run\udcff.h5", "utf-8", r"run\udcff.h5"),
-        ("東京 é", "latin-1", r"\u6771\u4eac é"),
-    ],
-)
-def test_what_an_encoding_cannot_say_is_escaped(text, encoding, encoded):
-    assert encodable(text, encoding) == encoded
