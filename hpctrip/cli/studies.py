@@ -129,9 +129,12 @@ def _read(path: str, args: dict[str, Any]) -> list[Study]:
 
 def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies import run as runs
+    from hpctrip.studies.imported import import_runs
+    from hpctrip.studies.studies import all_entries
 
     studies = _read(path, args)
-    for line in runs.import_ledgers(studies, args["imports"]):
+    for ledger in args["imports"]:
+        line = import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs")
         click.echo(printable(line, 1000))
     lines = runs.chosen(studies, args["only"])
     if args["listed"]:

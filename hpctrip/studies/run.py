@@ -16,9 +16,7 @@ from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
 from hpctrip.studies.execute import Child, Executor, capacity
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import import_runs
 from hpctrip.studies.run_store import RunState, RunStatus
-from hpctrip.studies.studies import all_entries
 from hpctrip.studies.study import Study
 
 
@@ -39,13 +37,6 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
     return list(selected.values())
 
 
-def import_ledgers(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
-    """Import the finished runs of ledgers that were written on other machines. Returns one line of report per ledger.
-    Raises InputError if none of a ledger's rows is a run of the studies."""
-    folder = studies[0].runs.folder / "runs"
-    return [import_runs(ledger, all_entries(studies), folder) for ledger in ledgers]
-
-
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
     """Execute missing runs, then write tables and figures. `again` is the command that continues the study. Raises
     InterruptedRun if a signal stopped it early, and HpctripError, with one line per run, if runs failed."""
@@ -64,12 +55,11 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
     lines = chosen(studies, only)
     failed = [line for line in lines if line.status == RunStatus.FAILED]
     if failed:
-        logs = [studies[0].runs.log(line.entry.identity) for line in failed]
-        reasons = [
-            f"{line.entry.name}: {line.reason}{f' (log: {log})' if log.exists() else ''}"
-            for line, log in zip(failed, logs, strict=True)
-        ]
-        raise HpctripError("\n".join([f"{len(failed)} of {len(lines)} runs failed:", *reasons]))
+        report = [f"{len(failed)} of {len(lines)} runs failed:"]
+        for line in failed:
+            log = studies[0].runs.log(line.entry.identity)
+            report.append(f"{line.entry.name}: {line.reason}{f' (log: {log})' if log.exists() else ''}")
+        raise HpctripError("\n".join(report))
 
 
 def _execute(

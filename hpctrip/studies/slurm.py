@@ -27,9 +27,6 @@ from hpctrip.studies.run_store import RunState
 from hpctrip.studies.studies import all_entries
 from hpctrip.studies.study import Study
 
-MAX_ARRAY_SIZE = 1001
-"""Slurm's default of the largest number of tasks in an array."""
-
 
 def submit(
     studies: Sequence[Study],
@@ -64,9 +61,10 @@ def submit(
 
 
 def _max_array_size() -> int:
+    """The largest number of tasks in an array; 1001 is Slurm's default."""
     config = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True).stdout
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)
-    return int(match[1]) if match else MAX_ARRAY_SIZE
+    return int(match[1]) if match else 1001
 
 
 def _sbatch(*words: str) -> str:

@@ -22,7 +22,7 @@ from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import append_to, check_folder, replace_file
 from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
-from hpctrip.record.reader import Run
+from hpctrip.record.reader import Run, open_run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
@@ -82,7 +82,7 @@ class Study:
         """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print."""
         lines = self.write_ledger()
         runs = {
-            line.entry.identity: as_in_study(self.runs.read(line.entry), line.entry)
+            line.entry.identity: as_in_study(line.run if line.imported else open_run(line.file), line.entry)
             for line in lines
             if line.finished
         }

@@ -1,7 +1,7 @@
 """Tables of a study: the comparison of its variants, and tidy tables of its runs.
 
-runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Everything
-that is said about a study after it has ended (claims, fits, figures of one's own) can be made from them.
+runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Claims, fits
+and figures of one's own can be made from them when the study has ended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from hpctrip.base.io import replace_file
@@ -28,36 +27,30 @@ from hpctrip.studies.grid import RULES
 from hpctrip.studies.imported import CURVE_COLUMNS
 from hpctrip.studies.run_store import RunState
 
-MOST_SITES = 1_000_000
-"""Maximum number of rows of sites.csv; the sites of further runs are left out."""
-
 
 def write_tables(
     folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], runs: Mapping[str, Run]
 ) -> list[str]:
     """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `runs`
     are the finished runs by identity. Returns the lines to print."""
-    sites = _with_sites(runs)
     cells, numbers = zip(*_variants(lines), strict=True)
+    curves = {name: run.rounds[list(CURVE_COLUMNS)] for name, run in runs.items()}
+    sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
     tables = {
         "table.csv": pd.DataFrame(numbers),
         "runs.csv": _runs(facts, lines),
-        "curves.csv": _concat(
-            [run.rounds[list(CURVE_COLUMNS)] for run in runs.values()], runs, CURVE_COLUMNS
-        ),
-        "sites.csv": _concat([run.sites for run in sites.values()], sites, ("site",)),
+        "curves.csv": _concat(curves, CURVE_COLUMNS),
+        "sites.csv": _concat(sites, ("site",)),
     }
     for name, table in tables.items():
         replace_file(folder / name, csv_bytes(table))
     page = f"# {facts['title']}\n\n{markdown_table(HEAD, cells)}\n"
     replace_file(folder / "table.md", page.encode())
-    left_out = sum(not run.sites.empty for run in runs.values()) - len(sites)
-    note = f" (without the sites of {left_out} runs: {MOST_SITES:,} rows at most)" if left_out else ""
     return [
         facts["title"],
         *aligned(HEAD, cells),
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
-        f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}{note}",
+        f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}",
     ]
 
 
@@ -125,19 +118,11 @@ def _text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _with_sites(runs: Mapping[str, Run]) -> dict[str, Run]:
-    """The first runs whose sites are known (those of imported runs are not) and fit into the table."""
-    totals = np.cumsum([len(run.sites) for run in runs.values()])
-    pairs = zip(runs.items(), totals, strict=True)
-    return {name: run for (name, run), total in pairs if not run.sites.empty and total <= MOST_SITES}
-
-
-def _concat(frames: Sequence[pd.DataFrame], names: Mapping[str, Run], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows of several frames below each other, with the identity of their run in the first column."""
+def _concat(frames: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+    """Rows of the frames of several runs below each other, with the identity of the run in the first column."""
     if not frames:
         return pd.DataFrame(columns=["identity", *columns])
-    table = pd.concat(frames, keys=list(names), names=["identity"])
-    return table.reset_index(level="identity").reset_index(drop=True)
+    return pd.concat(frames, names=["identity"]).reset_index(level="identity").reset_index(drop=True)
 
 
 HEAD = (

@@ -193,7 +193,8 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
     half = open_run(whole)
     half = replace(half, meta=half.meta | {"status": "interrupted"})
     monkeypatch.setattr(store, "_rounds", lambda file: half)
-    assert store.inspect(entry).imported and store.read(entry).path.suffix == ".csv"
+    state = store.inspect(entry)
+    assert state.imported and state.run.path == state.file == store.imported(entry.identity)
 
 
 def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
