@@ -170,17 +170,12 @@ def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
         with suppress(OSError):
             aside.unlink()
     if durable:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the names in a folder to disk, where the file system supports it."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+        with suppress(OSError):  # a file system that cannot sync folders
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 def append_to(path: str | Path) -> BinaryIO:

@@ -16,11 +16,13 @@ from hpctrip.cli import inputs
 from hpctrip.cli.arguments import FILE, Speed, plugins_option
 from hpctrip.cli.package_data import SITE_OPTIONS, site_options
 from hpctrip.ranks.launched import launched_size
-from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
     from hpctrip.studies.run_store import RunState
     from hpctrip.studies.study import Study
+
+RESULTS = "results/studies"
+"""Default folder of studies and their runs."""
 
 
 class Jobs(click.IntRange):

@@ -213,12 +213,10 @@ class _Reader:
         settings = without(settings, [source.key for source in sources])
         chosen_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
         besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
-        for name, value in (
-            ("raised rules", raised_rules(experiment)),
-            ("packages", sorted(map(str, run_input.extensions.packages))),
-        ):
-            if value:
-                besides[name] = value
+        if raised := raised_rules(experiment):
+            besides["raised rules"] = raised
+        if packages := sorted(map(str, run_input.extensions.packages)):
+            besides["packages"] = packages
         return settings, tuple(sources), identity(chosen_keys | besides)
 
 

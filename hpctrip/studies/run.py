@@ -68,8 +68,6 @@ def _execute(
     """Execute the runs `todo`; returns False if a signal stopped them early."""
     num_children, gpus = capacity()
     num_children = min(len(todo), jobs or max(1, num_children // ranks))
-    store = studies[0].runs
-    executor = Executor(store, deque(todo), num_children, gpus if ranks == 1 else (), ranks)
     with Display(len(lines), sum(line.finished for line in lines)) as display:
         counts = Counter(line.status for line in lines)
         statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
@@ -85,7 +83,9 @@ def _execute(
                     study.append_to_ledger(end.entry.identity)
 
         sys.stdout.flush()
-        return executor.run(on_end, lambda: display.follow(executor.children))
+        gpus = gpus if ranks == 1 else []
+        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, ranks)
+        return executor.run(lambda: display.follow(executor.children))
 
 
 class Display:
