@@ -34,7 +34,7 @@ def test_an_extra_is_installed_from_the_checkout_or_else_by_the_name_of_the_pack
     assert how_to_install("llm") == "pip install 'hpctrip[llm]'"
 
 
-def test_only_what_is_missing_is_named():
+def test_only_missing_packages_are_named():
     require("here", "llm", "numpy")
     with pytest.raises(InputError) as caught:
         require("here", "llm", "numpy", "no_such_package", "nor_this_one")

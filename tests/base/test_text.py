@@ -23,12 +23,12 @@ def test_ordinary_text_stays(text):
         ("\u2028\ud800", r"\u2028\ud800"),
     ],
 )
-def test_what_a_terminal_would_obey_is_escaped(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert printable(text) == shown
     shown.encode()  # lone surrogates cannot be printed
 
 
-def test_long_text_is_cut_and_says_so():
+def test_long_text_is_cut_and_its_length_is_named():
     assert printable("a" * 12_345, 10) == "a" * 10 + "... (12,335 more characters)"
     assert printable("\x00" * 1000, 10) == r"\x00\x00... (998 more characters)"
 
@@ -44,7 +44,7 @@ def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
     ("size_bytes", "text"),
     [(0, "0 bytes"), (999, "999 bytes"), (707_616, "708 kB"), (1.5e9, "1.5 GB"), (2e12, "2,000 GB")],
 )
-def test_a_size_is_told_in_the_unit_that_fits(size_bytes, text):
+def test_a_size_is_written_in_the_unit_that_fits(size_bytes, text):
     assert size_text(size_bytes) == text
 
 

@@ -15,7 +15,6 @@ from hpctrip.record.reader import open_run
 from hpctrip.studies.studies import read_studies
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
-COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
 POLICY = """
 import os, signal, time
 from hpctrip.sim.policies import POLICIES
@@ -56,11 +55,11 @@ def folder(tmp_path):
 
 @pytest.fixture
 def begin(launch, folder):
-    """`begin()`: start the study as a process of its own."""
+    """`begin(*arguments)`: start the study as a process of its own."""
+    command = ("study", folder / "study.toml", "--out", folder / "out", "--jobs", "2")
 
-    def start():
-        command = [str(folder / word) if word in ("study.toml", "out") else word for word in COMMAND]
-        return launch.start(0, *command)
+    def start(*arguments):
+        return launch.start(0, *command, *arguments)
 
     return start
 
@@ -79,8 +78,8 @@ def wait_for(condition, process):
         time.sleep(0.02)
 
 
-def test_told_to_leave_and_killed_at_random_moments_it_ends_as_one_that_nobody_disturbed(
-    begin, folder, launch, hpctrip, made
+def test_terminated_and_killed_at_random_moments_it_ends_as_an_undisturbed_one(
+    begin, folder, launch, study, made
 ):
     rng = np.random.default_rng(7)
     process = begin()
@@ -98,19 +97,17 @@ def test_told_to_leave_and_killed_at_random_moments_it_ends_as_one_that_nobody_d
     launch.kill(process)  # the study; its runs end with it
     process.communicate()
     before = finished(folder)
-    listed = hpctrip("study", folder / "study.toml", "--out", folder / "out", "--list")
+    listed = study(folder, "--list")
     assert listed.out.count("finished  ") == len(before)  # whatever the ledger said last
 
-    process = begin()
-    assert process.wait(timeout=250) == 0, process.communicate()
-    process.communicate()
+    assert study(folder, "--jobs", "2").code == 0
     after = finished(folder)
     assert len(after) == 4 and before.items() <= after.items()  # no run was made twice
     ledgers = [ledger_of(at).drop(columns="wall_s") for at in (folder, made.folder)]
     assert ledgers[0].equals(ledgers[1]) and ledgers[0]["digest"].nunique() == 4
 
 
-def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin, folder):
+def test_terminated_after_a_run_has_left_by_itself_it_terminates_the_others(begin, folder):
     (folder / "leaving.py").write_text(LEAVING)
     base = BASE.replace('"static"', '"leaving"').replace("max_rounds = 6", "max_rounds = 5000")
     (folder / "base.toml").write_text(base + "plugins = ['leaving.py']\n")
@@ -125,11 +122,10 @@ def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin,
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
-def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, launch, monkeypatch):
+def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, monkeypatch):
     pids = folder / "pids"
     monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh -c 'echo $$ >> {pids}; exec sleep 200' {{n}} {{python}}")
-    monkeypatch.setattr("test_kills.COMMAND", (*COMMAND, "--ranks", "2"))
-    process = begin()
+    process = begin("--ranks", "2")
     wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"), process)
     process.kill()
     process.communicate()
@@ -140,20 +136,20 @@ def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, laun
             time.sleep(0.1)
 
 
-def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):
+def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, hpctrip):
     (folder / "second.toml").write_text((folder / "study.toml").read_text().replace('"two"', '"second"', 1))
     first = begin()
-    second = launch.start(0, "study", folder / "second.toml", "--out", folder / "out", "--jobs", "2")
-    for process in (first, second):
-        out, err = process.communicate(timeout=280)
-        assert process.returncode == 0, out + err
+    wait_for(lambda: list(folder.glob("out/runs/*.lock")), first)
+    second = hpctrip("study", folder / "second.toml", "--out", folder / "out", "--jobs", "2")
+    out, err = first.communicate(timeout=280)
+    assert first.returncode == second.code == 0, out + err + second.err
     ledgers = [ledger_of(folder, name) for name in ("two", "second")]
     assert ledgers[0].equals(ledgers[1]) and set(ledgers[0]["status"]) == {"finished"}
     for file in finished(folder):
         assert len(open_run(file).meta["starts"]) == 1
 
 
-def test_a_run_that_fails_and_one_whose_process_dies_are_told_at_the_end_and_the_rest_goes_on(
+def test_a_run_that_fails_and_one_whose_process_dies_are_reported_at_the_end_and_the_rest_goes_on(
     tmp_path, study
 ):
     (tmp_path / "faulty.py").write_text(FAULTY)

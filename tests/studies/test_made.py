@@ -65,7 +65,7 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
 
 
-def test_started_again_it_makes_nothing_and_tells_the_same(made, study):
+def test_started_again_it_makes_nothing_and_reports_the_same(made, study):
     before, ledger = state_of(made.folder), (made.folder / "out/two/ledger.csv").read_bytes()
     again = study(made.folder)
     assert again.code == 0 and "Two cohort sizes" in again.out and "to make" not in again.out
@@ -154,7 +154,7 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
 
 
-def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study):
+def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, study):
     before = state_of(copied)
     ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
     assert ended.code == 0, ended.err
@@ -197,7 +197,7 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
     assert state.imported and state.run.path == state.file == store.imported(entry.identity)
 
 
-def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
+def test_rows_without_a_curve_yet_are_left_out_and_counted(made, study, tmp_path):
     copy_inputs(made.folder, tmp_path)
     ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
     curves = pd.read_csv(made.folder / "out/two/curves.csv")
@@ -227,7 +227,7 @@ def test_a_row_whose_accuracy_was_edited_is_refused(copied, study):
     imported.check_refused(["line 2: came to the accuracy '0.9', by its curve to", "import both files"])
 
 
-def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
+def test_a_damaged_file_is_left_alone_and_reported_with_a_hint(copied, study):
     file = copied / "out" / ledger_of(copied)["file"][NAMES[0]]
     file.write_bytes(file.read_bytes()[:5000])
     ended = study(copied)
@@ -279,6 +279,6 @@ def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
     study(copied, "--task", "4").check_refused(["--task 4: the study has 4 runs; 0 to 3"])
 
 
-def test_without_slurm_a_submission_says_so(copied, study, monkeypatch):
+def test_without_slurm_a_submission_is_refused(copied, study, monkeypatch):
     monkeypatch.setenv("PATH", str(copied))
     study(copied, "-o", "seed=9", "--slurm").check_refused(["--slurm: there is no sbatch here"])
