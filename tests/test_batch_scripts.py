@@ -121,7 +121,7 @@ def test_a_written_script_is_accepted_by_slurm(name, written, tmp_path):
     assert tested.returncode == 0 and "to start at" in tested.stderr, tested.stderr
 
 
-def test_what_is_there_already_is_not_overwritten(hpctrip, tmp_path):
+def test_existing_files_are_not_overwritten(hpctrip, tmp_path):
     for command in (["slurm", "requeue"], ["inputs", "smoke"]):
         assert hpctrip(*command, "--to", tmp_path / "new").code == 0
         hpctrip(*command, "--to", tmp_path / "new").check_refused(["exists already"])
@@ -150,7 +150,9 @@ def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
         (["check", "mine.toml"], ["mine.toml: no such file;", "`hpctrip inputs` lists the scenarios"]),
     ],
 )
-def test_what_is_not_there_is_one_line_with_the_way_out(command, fragments, hpctrip, tmp_path, monkeypatch):
+def test_an_unknown_name_is_reported_in_one_line_with_a_hint(
+    command, fragments, hpctrip, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     hpctrip(*command).check_refused(fragments)
 

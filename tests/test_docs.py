@@ -74,7 +74,7 @@ def folder(folder):
 def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.__main__ import cli
-    from hpctrip.studies.studies import StudyOptions, sweep_study
+    from hpctrip.studies.studies import sweep_study
 
     name, *rest = words[words.index("hpctrip") + 1 :]
     if name == "--version":
@@ -91,7 +91,7 @@ def test_every_command_of_the_docs_is_understood(words, folder):
             if name in ("run", "check"):
                 read_cluster_input(*given)
         elif name == "run" and (sweeps := context.params["sweeps"]):
-            assert sweep_study(given[0], StudyOptions(folder, given[1], sweeps, given[2])).ledger.entries
+            assert sweep_study(given[0], folder, given[1], sweeps, given[2]).entries
         elif name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
             read_input(*given)
 

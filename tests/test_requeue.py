@@ -155,8 +155,9 @@ def test_usr2_from_scancel_a_stop_file_and_scancel_each_end_a_job_in_their_way(c
     assert cluster.result(stopped).meta["status"] == "interrupted"
 
     cluster.until(cancelled, lambda log, state: state == "CANCELLED")
-    time.sleep(8)  # the batch script has KillWait to do something foolish
-    assert cluster.run("squeue", "--noheader", f"--jobs={cancelled}") == ""
+    while (state := cluster.run("squeue", "--noheader", "--format=%t", f"--jobs={cancelled}")) == "CG\n":
+        time.sleep(0.3)  # the batch script has KillWait to end
+    assert state == ""
     out = cluster.folder / f"results/hpctrip_{cancelled}.h5"
     before, plugin = len(open_run(out).rounds), ("--plugin", "slow.py")
     cluster.run(

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from slurm_node import HOST, is_a_slurm_node, user_in, users_folder
 
+from hpctrip.record.reader import open_run
+
 SMALL = ["stop.max_rounds=2", "sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=100"]
 TINY = [word for setting in SMALL for word in ("-o", setting)]
 
@@ -23,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A user's folder with the repository's scripts and inputs: `submit` a job there, look at its `results`."""
+    """A user's folder with the repository's scripts and inputs: `submit` a job there, see the `statuses` of results."""
     run = user_in(users_folder(tmp_path), limit_s=120)
 
     def submit(*arguments, states=frozenset({"COMPLETED"}), **variables):
@@ -47,27 +49,25 @@ def cluster(tmp_path):
         logs = sorted(tmp_path.glob(f"slurm-*-{job}*.out"))
         return "".join(f"--- {log.name}\n{log.read_text()}" for log in logs)
 
-    def results():
-        """{file below results/: its status}, as `show` tells it."""
-        folder = tmp_path / "results"
-        files = sorted(folder.rglob("*.h5"))
-        answer = run(sys.executable, "-m", "hpctrip", "show", "--status", *map(str, files)) if files else ""
-        return dict(zip([str(file.relative_to(folder)) for file in files], answer.split(), strict=True))
+    def statuses():
+        """The statuses of the results files."""
+        return [open_run(file).status for file in sorted((tmp_path / "results").rglob("*.h5"))]
 
-    return SimpleNamespace(run=run, submit=submit, wait=wait, results=results, folder=tmp_path)
+    return SimpleNamespace(run=run, submit=submit, wait=wait, statuses=statuses, folder=tmp_path)
 
 
-@pytest.mark.parametrize("launcher", ["srun --mpi=pmi2", "mpirun"])
-def test_the_users_command_scaled_down_leaves_a_finished_results_file(cluster, launcher):
+def test_the_users_command_scaled_down_leaves_a_finished_results_file(cluster):
+    """With srun; the jobs of test_requeue.py are started by mpirun."""
+    launcher = "srun --mpi=pmi2"
     log = cluster.submit("--ntasks=3", "slurm/emnist_dynamic.sh", *TINY, HPCTRIP_LAUNCHER=launcher)
     assert f"{launcher} -n 3 python -m hpctrip inputs/emnist_dynamic.toml" in log
-    assert list(cluster.results().values()) == ["finished"]
+    assert cluster.statuses() == ["finished"]
 
 
 def test_ranks_that_would_each_be_alone_are_refused_before_anything_runs(cluster):
     with pytest.raises(AssertionError, match="no launcher joins 3 ranks"):
         cluster.submit("--ntasks=3", "slurm/emnist_dynamic.sh", *TINY, HPCTRIP_LAUNCHER="srun --mpi=none")
-    assert cluster.results() == {}
+    assert cluster.statuses() == []
 
 
 SITE = [f"--sbatch=--nodelist={HOST}", "--sbatch=--gpus=0", "--sbatch=--ntasks=2", "--partition=ci"]
@@ -99,14 +99,12 @@ def test_a_sweep_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undistur
     sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings, "--out", "try"]
     log = cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, HPCTRIP_LAUNCHER="")
     assert log.count("launch.sh: requeued") == 1 and log.count(", from try/runs/") == 1
-    study = [sys.executable, "-m", "hpctrip", "study", "fig08", *settings]
-    assert cluster.run(*study, "--out", "try", "--list").split("\n")[0].startswith("finished")
 
     # submitted again by the command itself: only what is left
-    said = cluster.run(*study, "--out", "try", "--slurm", *SITE)
-    job = said.split()[1].rstrip(":")
-    assert "1 runs as tasks" in said
-    log = cluster.wait(job)
+    study = [sys.executable, "-m", "hpctrip", "study", "fig08", *settings]
+    submitted = cluster.run(*study, "--out", "try", "--slurm", *SITE)
+    assert "1 runs as tasks" in submitted
+    log = cluster.wait(submitted.split()[1].rstrip(":"))
     assert log.count("going on after round 1, from try/runs/") == 1 and "is finished already" not in log
 
     cluster.run(*study, "--out", "try")  # table and figure

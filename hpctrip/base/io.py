@@ -155,8 +155,8 @@ def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
     """
     path = Path(os.path.realpath(path))  # a link to another file system stays a link
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-    _refuse_other_than_files(path)
     try:
+        _check_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(aside, "xb") as file:
             file.write(data)
@@ -170,24 +170,19 @@ def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
         with suppress(OSError):
             aside.unlink()
     if durable:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the names in a folder to disk, where the file system supports it."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+        with suppress(OSError):  # a file system that cannot sync folders
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 def append_to(path: str | Path) -> BinaryIO:
     """An unbuffered file to append to and to read, made with its folders. InputError where it cannot be written."""
     path = Path(path)
-    _refuse_other_than_files(path)
     try:
+        _check_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         return open(path, "a+b", buffering=0)
     except OSError as error:
@@ -229,7 +224,7 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
     """Raise InputError unless `replace_file(path, ...)` could work now; missing folders are fine."""
     path = Path(os.path.realpath(path))
     try:
-        _refuse_other_than_files(path)
+        _check_file(path)
         if path.exists() and not overwrite:
             raise InputError(str(path), "exists already", "remove it, choose another name, or --overwrite")
         if path.exists() and not os.access(path, os.W_OK):
@@ -243,15 +238,12 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
         raise unwritable(path, error) from error
 
 
-def _refuse_other_than_files(path: Path) -> None:
-    """Raise InputError where the path is that of a folder or a device: /dev/null must not be replaced."""
-    try:
-        if path.is_dir():
-            raise unwritable(path, IsADirectoryError(errno.EISDIR, "it is a directory"))
-        if path.exists() and not path.is_file():
-            raise InputError(str(path), "is no regular file", "choose another name")
-    except OSError as error:
-        raise unwritable(path, error) from error
+def _check_file(path: Path) -> None:
+    """Raise OSError for a folder, and InputError for a device: /dev/null must not be replaced."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a directory")
+    if path.exists() and not path.is_file():
+        raise InputError(str(path), "is no regular file", "choose another name")
 
 
 _WAYS_OUT = {

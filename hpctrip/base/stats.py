@@ -11,7 +11,7 @@ How two configurations are compared (`compare`), everywhere in tables, figures a
   never left out for that: the others would be the easy ones.
 * One of the two is faster where the interval lies on one side of 1. A bound decides in its own direction only, by a
   sign test over the seeds whose order is certain: six of six are needed, or nine of ten. Else they are not told apart.
-* Equal times are a tie: nobody is first, whatever the order of the input.
+* Equal times are a tie, whatever the order of the input.
 """
 
 from __future__ import annotations

@@ -71,15 +71,16 @@ def sections(root: type[Component]) -> list[Section]:
     every table."""
     fields, tables = described_fields(root), []
     for name, field in list(fields.items()):
-        registry, table = kinds_of(field), component_of(field)
-        if registry is not None:
-            classes, default, purpose = dict(sorted(registry.items())), registry.default, _meaning(field)
+        kinds, table = kinds_of(field), component_of(field)
+        if kinds is not None:
+            classes, default = dict(sorted(kinds.registry.items())), kinds.registry.default
+            purpose = _meaning(field)
         elif table is not None:
             classes, default, purpose = {"": table}, "", ""
         else:
             continue
         del fields[name]
-        defaults = None if registry is not None else field.get_default(call_default_factory=True)
+        defaults = None if kinds is not None else field.get_default(call_default_factory=True)
         for kind, cls in classes.items():
             keys = _within(field, keys_of(cls, defaults))
             tables.append(Section(name, purpose, kind, kind == default, about(cls), tuple(keys)))

@@ -25,11 +25,13 @@ from hpctrip.cli.arguments import (
 from hpctrip.cli.lists import SITE_OPTIONS, site_options
 from hpctrip.ranks.launched import launched_size
 from hpctrip.ranks.watchdog.guardian import Guardian
-from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
     from hpctrip.studies.run_store import RunState
-    from hpctrip.studies.studies import Study, StudyOptions
+    from hpctrip.studies.study import Study
+
+RESULTS = "results/studies"
+"""Default folder of studies and their runs."""
 
 
 class Jobs(click.IntRange):
@@ -134,20 +136,18 @@ def study(path: str | None, **args: Any) -> None:
 def _read(path: str, args: dict[str, Any]) -> list[Study]:
     from hpctrip.studies.studies import read_studies, study_file
 
-    return read_studies(study_file(path), _study_options(args))
-
-
-def _study_options(args: dict[str, Any]) -> StudyOptions:
-    from hpctrip.studies.studies import StudyOptions
-
-    return StudyOptions(Path(args["out"]), args["overrides"], args["sweeps"], args["plugins"], args["small"])
+    options = (args[name] for name in ("overrides", "sweeps", "plugins", "small"))
+    return read_studies(study_file(path), Path(args["out"]), *options)
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies import run as runs
+    from hpctrip.studies.imported import import_runs
+    from hpctrip.studies.studies import all_entries
 
     studies = _read(path, args)
-    for line in runs.import_ledgers(studies, args["imports"]):
+    for ledger in args["imports"]:
+        line = import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs")
         click.echo(printable(line, 1000))
     lines = runs.chosen(studies, args["only"])
     if args["listed"]:
@@ -171,7 +171,9 @@ def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[st
     if not todo:
         click.echo("nothing is left to make")
         return
-    words = [path, "--out", args["out"], *_study_options(args).arguments]
+    words = [path, "--out", args["out"], *(["--small"] if args["small"] else [])]
+    for option, values in (("-o", "overrides"), ("--sweep", "sweeps"), ("--plugin", "plugins")):
+        words += [word for value in args[values] for word in (option, value)]
     jobs = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
     arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
     click.echo(f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}")
@@ -233,15 +235,15 @@ def _sweep(
     plugins: tuple[str, ...],
 ) -> None:
     from hpctrip.studies.run import run
-    from hpctrip.studies.studies import StudyOptions, sweep_study
+    from hpctrip.studies.studies import sweep_study
 
     _require_single_process("run --sweep")
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if overwrite:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    options = StudyOptions(Path(folder), overrides, sweeps, plugins)
-    run([sweep_study(paths, options)], None, jobs, 1, _command_line())
+    swept = sweep_study(paths, Path(folder), overrides, sweeps, plugins)
+    run([swept], None, jobs, 1, _command_line())
 
 
 def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:

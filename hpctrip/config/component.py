@@ -9,7 +9,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeGuard
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
@@ -108,49 +108,31 @@ class Registry(Mapping[str, type[Component]]):
 
         Resolved when the enclosing model is (re)built, so it includes the plug-ins registered before that.
         """
-        return Annotated[Any, _Tagged(self)]
+        return Annotated[Any, Kinds(self)]
 
     def named_fields(self) -> Any:
         """The pydantic type of a table of such tables under names that the user chooses; the name is the default
         `kind`."""
-        return Annotated[dict[str, Any], NamedTables(self)]
+        return Annotated[dict[str, Any], Kinds(self, named=True)]
 
 
 @dataclass(frozen=True)
-class _Tagged:
-    """Schema of a table tagged by `kind`; the tag itself is removed before the component sees the table."""
+class Kinds:
+    """Schema of a table whose `kind` chooses a class of the registry, or of a table of such tables."""
 
     registry: Registry
+    named: bool = False
+    """Whether it is a table of such tables, under names that the user chooses."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        registry = self.registry
-
-        def strip(table: Any) -> Any:
+        def without_kind(table: Any) -> Any:
             return {k: v for k, v in table.items() if k != "kind"} if isinstance(table, dict) else table
 
-        choices = {
-            kind: core_schema.no_info_before_validator_function(strip, handler.generate_schema(cls))
-            for kind, cls in registry.items()
-        }
+        def kind_of(table: Any) -> Any:
+            if isinstance(table, dict):
+                return table.get("kind", self.registry.default)
+            return getattr(table, "kind", None)
 
-        def tag(table: Any) -> Any:
-            return (
-                table.get("kind", registry.default)
-                if isinstance(table, dict)
-                else getattr(table, "kind", None)
-            )
-
-        metadata = {"registry": registry.sort}
-        return core_schema.tagged_union_schema(choices, discriminator=tag, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class NamedTables:
-    """Schema of a table whose every entry is a table tagged by `kind`."""
-
-    registry: Registry
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         def with_kinds(tables: Any) -> Any:
             if not isinstance(tables, dict):
                 return tables
@@ -159,8 +141,15 @@ class NamedTables:
                 for name, table in tables.items()
             }
 
+        choices = {
+            kind: core_schema.no_info_before_validator_function(without_kind, handler.generate_schema(cls))
+            for kind, cls in self.registry.items()
+        }
+        table = core_schema.tagged_union_schema(choices, discriminator=kind_of)
+        if not self.named:
+            return table
         names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
-        tables = core_schema.dict_schema(names, handler.generate_schema(self.registry.field()))
+        tables = core_schema.dict_schema(names, table)
         return core_schema.no_info_before_validator_function(with_kinds, tables)
 
 
@@ -169,26 +158,25 @@ def registered() -> list[tuple[type[Component], ...]]:
     return [tuple(registry.values()) for registry in _registries]
 
 
+def kinds_of(field: FieldInfo) -> Kinds | None:
+    """The Kinds of a field made by `Registry.field()` or `Registry.named_fields()`; None for any other field."""
+    return next((item for item in field.metadata if isinstance(item, Kinds)), None)
+
+
 def registry_of(field: FieldInfo) -> Registry | None:
     """The registry behind a field made by `Registry.field()`; None for any other field."""
-    return next((item.registry for item in field.metadata if isinstance(item, _Tagged)), None)
+    kinds = kinds_of(field)
+    return None if kinds is None or kinds.named else kinds.registry
 
 
-def named_tables(field: FieldInfo) -> NamedTables | None:
-    """The NamedTables of a field made by `Registry.named_fields()`; None for any other field."""
-    return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
-
-
-def kinds_of(field: FieldInfo) -> Registry | None:
-    """The registry of a field that is a table with a `kind`, or a table of such tables; None for any other field."""
-    named = named_tables(field)
-    return named.registry if named else registry_of(field)
+def is_component(annotation: Any) -> TypeGuard[type[Component]]:
+    """Whether a type is a table of one kind."""
+    return isinstance(annotation, type) and issubclass(annotation, Component)
 
 
 def component_of(field: FieldInfo) -> type[Component] | None:
     """The class of a field that is a table of one kind; None for any other field."""
-    annotation = field.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+    return field.annotation if is_component(field.annotation) else None
 
 
 def walk(component: Component, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
@@ -205,9 +193,9 @@ def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset
     their schemas become parts of it. Classes `around` it are rebuilt by the caller. Returns whether it was rebuilt."""
     around, stale = around | {cls}, False
     for field in cls.model_fields.values():
-        registry, table = kinds_of(field), component_of(field)
-        stale |= registry is not None
-        for inner in registry.values() if registry is not None else filter(None, [table]):
+        kinds, table = kinds_of(field), component_of(field)
+        stale |= kinds is not None
+        for inner in kinds.registry.values() if kinds else filter(None, [table]):
             if inner not in around:
                 stale |= rebuild(inner, around)
     if stale:

@@ -19,11 +19,11 @@ from hpctrip.base.io import named_path, read_text
 from hpctrip.base.text import closest, shown, unknown_name
 from hpctrip.config.component import (
     Component,
-    NamedTables,
+    Kinds,
     Registry,
     component_of,
+    is_component,
     kinds_of,
-    named_tables,
     rebuild,
     registered,
     registry_of,
@@ -57,20 +57,19 @@ def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
         kind = old.get("kind", defaults.get(key))
         return new.get("kind", kind) == kind
 
-    return _merge(below, above, is_one_kind)
+    return deep(below, above, is_one_kind)
 
 
-def deep(below: Tables, above: Tables) -> Tables:
-    """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
-    return _merge(below, above, lambda key, old, new: True)
-
-
-def _merge(below: Tables, above: Tables, may_merge: Callable[[str, Tables, Tables], bool]) -> Tables:
+def deep(
+    below: Tables, above: Tables, may_merge: Callable[[str, Tables, Tables], bool] = lambda *_: True
+) -> Tables:
+    """Deep merge of two tables, without regard to kinds by default, as for `-o` lines, whose order does not matter.
+    `may_merge(key, old, new)` says whether a table is merged or replaced."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
         both = isinstance(value, dict) and isinstance(old, dict) and may_merge(key, old, value)
-        merged[key] = _merge(old, value, may_merge) if both else value
+        merged[key] = deep(old, value, may_merge) if both else value
     return merged
 
 
@@ -184,36 +183,30 @@ def _fault(root: type[Component], detail: Any) -> Fault:
     elif kind in ("too_short", "string_too_short"):
         least = detail["ctx"]["min_length"]
         problem = "must not be empty" if least == 1 else f"must have at least {least}"
-    if isinstance(value, dict):
-        return Fault(place, problem)
-    return Fault(f"{place} = {shown(value)}", problem)
+    return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem)
 
 
 def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
     """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry there."""
     owner: Any = root
     path: list[str] = []
-    parts = list(loc)
-    while parts:
-        part = parts.pop(0)
+    for part in loc:
+        if part == "[key]":  # pydantic's word for: the name itself is wrong
+            break
         if isinstance(owner, Registry):  # this part is the tag
             owner = owner[str(part)]
-            continue
-        if isinstance(owner, NamedTables):  # this part is the user's name for a table
+        elif isinstance(owner, Kinds):  # this part is the user's name for a table
             path.append(str(part))
             owner = owner.registry
-            if parts == ["[key]"]:  # pydantic's word for: the name itself is wrong
+        elif is_component(owner):
+            path.append(str(part))
+            field = owner.model_fields.get(str(part))
+            if field is None:
                 break
-            continue
-        if isinstance(owner, type) and issubclass(owner, Component) and part in owner.model_fields:
-            field = owner.model_fields[str(part)]
-            path.append(str(part))
-            owner = registry_of(field) or named_tables(field) or field.annotation
-            continue
-        if isinstance(owner, type) and issubclass(owner, Component):
-            path.append(str(part))
-            break
-        if isinstance(part, int):  # an element of a list; anything else is pydantic's name for a union member
+            owner = registry_of(field) or kinds_of(field) or field.annotation
+        elif isinstance(
+            part, int
+        ):  # an element of a list; anything else is pydantic's name for a union member
             path.append(str(part))
             owner = _element(owner)
     return path, owner
@@ -221,12 +214,9 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
 
 def _element(annotation: Any) -> Any:
     """The component class X of the elements of `list[X]`, also of `list[X] | None`; else the annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, Component):
+    if is_component(annotation):
         return annotation
-    inner = map(_element, get_args(annotation))
-    return next(
-        (part for part in inner if isinstance(part, type) and issubclass(part, Component)), annotation
-    )
+    return next(filter(is_component, map(_element, get_args(annotation))), annotation)
 
 
 def suggest(root: type[Component], path: KeyPath, keys: Iterable[str]) -> str:
@@ -254,17 +244,18 @@ def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iter
     for name, field in table.model_fields.items():
         here = (*above, name)
         yield here, kind
-        below = (*here, _NAME) if named_tables(field) else here
-        for other, component in (kinds_of(field) or {}).items():
-            yield from _places(component, below, other)
-        if (inner := component_of(field)) is not None:
+        if kinds := kinds_of(field):
+            for other, component in kinds.registry.items():
+                yield from _places(component, (*here, _NAME) if kinds.named else here, other)
+        elif inner := component_of(field):
             yield from _places(inner, here, kind)
 
 
 def _without_names(root: type[Component], path: KeyPath) -> KeyPath:
     """The path, with _NAME in place of a name that the user chose."""
     field = root.model_fields.get(path[0])
-    return (path[0], _NAME, *path[2:]) if field and named_tables(field) else path
+    kinds = kinds_of(field) if field else None
+    return (path[0], _NAME, *path[2:]) if kinds and kinds.named else path
 
 
 def inline_toml(value: Any, place: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +21,17 @@ from hpctrip.config.sources import PLUGINS, Source
 
 GROUP = "hpctrip.components"
 """The entry points of installed packages: each names a module whose import registers components."""
+
+
+@contextmanager
+def _user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
+    """Run user code, any exception of which is an InputError."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ImportError) and (error.name or "").startswith("hpctrip."):
+            way_out = "import from hpctrip.api, whose names do not move"
+        raise InputError(place, f"{problem}: {cause(error)}", way_out) from None
 
 
 @dataclass(frozen=True)
@@ -50,12 +62,9 @@ class Plugin:
         module.__file__ = str(Path(self.path).expanduser())
         # where pydantic looks up annotations and docstrings of the file's classes
         sys.modules[module.__name__] = module
-        try:
+        with _user_code(f"plugins: {self.path!r}", "fails when imported"):
             # not through an import: that would take a compiled file that lies beside it
             exec(compile(self.code, module.__file__, "exec", dont_inherit=True), module.__dict__)
-        except (Exception, SystemExit) as error:
-            problem = f"fails when imported: {cause(error)}"
-            raise InputError(f"plugins: {self.path!r}", problem, _hint(error)) from None
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,10 @@ class Package:
 
     def run(self) -> None:
         """Import its modules, which register their classes. Raises InputError where that fails."""
-        for module in self.modules:
-            try:
+        way_out = f"fix it, or remove it: pip uninstall {self.name}"
+        with _user_code(f"installed package {self}", "its components cannot be imported", way_out):
+            for module in self.modules:
                 metadata.EntryPoint(self.name, module, GROUP).load()
-            except (Exception, SystemExit) as error:
-                raise InputError(
-                    f"installed package {self}",
-                    f"its components cannot be imported: {cause(error)}",
-                    _hint(error) or f"fix it, or remove it: pip uninstall {self.name}",
-                ) from None
 
 
 @dataclass(frozen=True)
@@ -101,12 +105,6 @@ class Extensions:
 
 
 NO_EXTENSIONS = Extensions()
-
-
-def _hint(error: BaseException) -> str:
-    """The hint where user code imports from a module of hpctrip that has moved; empty for any other error."""
-    is_ours = isinstance(error, ImportError) and (error.name or "").startswith("hpctrip.")
-    return "import from hpctrip.api, whose names do not move" if is_ours else ""
 
 
 def installed() -> tuple[Package, ...]:

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,8 +34,6 @@ from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
 POLL_S = 0.2
 """Wall seconds between two looks at the runs in progress."""
-RETRY_S = 1.0
-"""Wall seconds before a run that another process holds is tried again."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
 _LOG_END_BYTES = 2**16
 """Length of the end of a log that is searched for error messages."""
@@ -84,9 +81,6 @@ class Child:
         return RunState(self.entry, RunStatus.FAILED, "\n".join(errors) or f"exit code {code}")
 
 
-OnEnd = Callable[[RunState], None]
-
-
 @dataclass
 class Executor:
     """Executes the runs of the queue `waiting`, in order, up to `num_children` at a time."""
@@ -94,15 +88,16 @@ class Executor:
     runs: RunStore
     waiting: deque[Entry]
     num_children: int
+    on_end: Callable[[RunState], None]
+    """Called when a run has ended."""
     gpus: Sequence[str] = ()
     """Names for CUDA_VISIBLE_DEVICES, distributed over the children; empty: they inherit it from this process."""
     ranks: int = 1
     """Number of ranks of every run; more than one are started by a launcher (see `launcher`)."""
     children: list[Child] = field(default_factory=list)
-    _not_before: dict[str, float] = field(default_factory=dict)
 
-    def run(self, on_end: OnEnd, tick: Callable[[], None]) -> bool:
-        """Execute all runs. `on_end` is called when a run ends, `tick` about every `POLL_S`.
+    def run(self, tick: Callable[[], None]) -> bool:
+        """Execute all runs. `tick` is called about every `POLL_S`.
 
         Returns whether every run was executed: False if a signal, or a run that was interrupted, stopped the queue
         early. A second Ctrl-C raises KeyboardInterrupt.
@@ -112,8 +107,8 @@ class Executor:
             with Signals(SIGNALS) as signals:
                 while self.children or (self.waiting and not stopping):
                     if not stopping:
-                        self._start_next(on_end)
-                    stopping = self._collect(terminated, on_end) or stopping
+                        self._start_next()
+                    stopping = self._collect(terminated) or stopping
                     if signals.received and not terminated:
                         # also needed if an interrupted run has set `stopping`, as the other runs go on
                         stopping = terminated = True
@@ -128,31 +123,29 @@ class Executor:
                 child.process.join()
         return not stopping
 
-    def _start_next(self, on_end: OnEnd) -> None:
+    def _start_next(self) -> None:
         """Start runs of the queue while there is room."""
         for _ in range(len(self.waiting)):
             if len(self.children) == self.num_children:
                 return
             entry = self.waiting.popleft()
             if self.runs.inspect(entry).finished:  # by another process, meanwhile
-                self._record(RunState(entry, RunStatus.FINISHED), on_end)
-            elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
-                self.runs.results(entry.identity)
-            ):
+                self._ended(RunState(entry, RunStatus.FINISHED))
+            elif is_held(self.runs.results(entry.identity)):
                 self.waiting.append(entry)
             else:
-                self._start(entry, on_end)
+                self._start(entry)
 
-    def _start(self, entry: Entry, on_end: OnEnd) -> None:
+    def _start(self, entry: Entry) -> None:
         """Start a run, on the GPU with the fewest."""
         remove_file(self.runs.failure(entry.identity))
         log = self.runs.log(entry.identity)
         try:
             with append_to(log) as file:
-                log_start = os.fstat(file.fileno()).st_size
+                log_start = file.tell()
             input_file = self.runs.write_input(entry)
         except HpctripError as error:
-            self._record(RunState(entry, RunStatus.FAILED, str(error)), on_end)
+            self._ended(RunState(entry, RunStatus.FAILED, str(error)))
             return
         gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server, too, when it imports torch
@@ -170,31 +163,26 @@ class Executor:
         theirs.close()
         self.children.append(Child(entry, process, ours, gpu, log, log_start))
 
-    def _collect(self, stopping: bool, on_end: OnEnd) -> bool:
+    def _collect(self, stopping: bool) -> bool:
         """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run was interrupted."""
-        by_sentinel = {child.process.sentinel: child for child in self.children}
-        if not by_sentinel:
-            time.sleep(POLL_S)
+        wait([child.process.sentinel for child in self.children], POLL_S)
         interrupted = False
-        for sentinel in wait(list(by_sentinel), POLL_S) if by_sentinel else ():
-            child = by_sentinel[sentinel]  # type: ignore[index]
+        for child in [child for child in self.children if not child.process.is_alive()]:
             self.children.remove(child)
             end = child.end(stopping, self.runs.results(child.entry.identity))
             interrupted |= end.status == RunStatus.INTERRUPTED
-            self._record(end, on_end)
+            self._ended(end)
         return interrupted
 
-    def _record(self, end: RunState, on_end: OnEnd) -> None:
-        entry = end.entry
+    def _ended(self, end: RunState) -> None:
         if end.status == RunStatus.HELD:
-            self._not_before[entry.identity] = time.monotonic() + RETRY_S
-            self.waiting.append(entry)
+            self.waiting.append(end.entry)
             return
         if end.status == RunStatus.FAILED:
-            self.runs.record_failure(entry.identity, end.reason)
+            self.runs.record_failure(end.entry.identity, end.reason)
         if end.finished:
-            self.runs.remove_leftovers(entry.identity)
-        on_end(end)
+            self.runs.remove_leftovers(end.entry.identity)
+        self.on_end(end)
 
 
 def _log_end(log: Path, start: int) -> str:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import beside
@@ -42,8 +42,6 @@ _MOST_FAULTS = 5
 class Entry:
     """One run of a grid."""
 
-    number: int
-    """Index in the grid, from 0."""
     choices: tuple[tuple[str, str], ...]
     """(axis, label) of every axis."""
     label: str | None
@@ -72,16 +70,15 @@ class Entry:
         return f"{self.variant}, seed {self.seed}"
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """One choice of an axis."""
+class _Choice(NamedTuple):
+    """One choice of an axis: a variant, or a value of its key. The label of a variant is used in figures, and `-o`
+    lines override it."""
 
     axis: str
     label: str
-    inputs: tuple[str, ...]
     tables: Tables
-    is_variant: bool
-    """Whether it is a variant, not a value of a key: figures then use its label, and `-o` lines override it."""
+    is_variant: bool = False
+    inputs: Sequence[str] = ()
     among: frozenset[str] = frozenset()
     """Labels of other axes that it is combined with; empty: all."""
 
@@ -113,7 +110,7 @@ def entries(
                 if seed == seeds[0]:
                     run_input.experiment.check()
                 label = labels or run_input.experiment.label
-                grid.append(Entry(len(grid), choices, label, run_input, *reader.identify(run_input)))
+                grid.append(Entry(choices, label, run_input, *reader.identify(run_input)))
             except InputError as error:
                 name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
                 for fault in error.faults:
@@ -131,12 +128,9 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
         if small and variant.small is False:
             continue
         tables = merge_layers(variant.tables, [variant.small] if small else [])
-        yield _Choice(
-            axis.title, variant.label, tuple(variant.inputs), tables, True, frozenset(variant.among)
-        )
+        yield _Choice(axis.title, variant.label, tables, True, variant.inputs, frozenset(variant.among))
     for value in (axis.small if small and axis.small else axis.values) or ():
-        table = nested(axis.key or "", value)
-        yield _Choice(axis.title, f"{axis.title} = {shown(value)}", (), table, False)
+        yield _Choice(axis.title, f"{axis.title} = {shown(value)}", nested(axis.key or "", value))
 
 
 def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:
@@ -215,12 +209,10 @@ class _Reader:
         settings = without(settings, [source.key for source in sources])
         chosen_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
         besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
-        for name, value in (
-            ("raised rules", raised_rules(experiment)),
-            ("packages", sorted(map(str, run_input.extensions.packages))),
-        ):
-            if value:
-                besides[name] = value
+        if raised := raised_rules(experiment):
+            besides["raised rules"] = raised
+        if packages := sorted(map(str, run_input.extensions.packages)):
+            besides["packages"] = packages
         return settings, tuple(sources), identity(chosen_keys | besides)
 
 

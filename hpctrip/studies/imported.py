@@ -28,20 +28,16 @@ ROW_COLUMNS = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with"
 _AS_WRITTEN = "import both files of one study as they were written"
 """Hint of errors in which a row and its curve do not agree."""
 
-Row = Mapping[str, str]
-
-
-def curves_beside(ledger: str | Path) -> Path:
-    """Path of the table with the curves of a ledger's finished runs: X_curves.csv beside X.csv, or else curves.csv."""
-    path = Path(ledger)
-    own = path.with_name(f"{path.stem}_curves.csv")
-    return own if own.exists() else path.with_name("curves.csv")
-
 
 def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
-    """Write the finished rows of a ledger that are runs of a grid as files in `folder`. Returns one line of report.
-    Raises InputError if a row and its curve do not agree, or if no row is a run of the grid."""
-    rows, curves = read_table(ledger), read_table(curves_beside(ledger))
+    """Write the finished rows of a ledger that are runs of a grid as files in `folder`.
+
+    The curves of X.csv are in X_curves.csv beside it, or else in curves.csv. Returns one line of report. Raises
+    InputError if a row and its curve do not agree, or if no row is a run of the grid.
+    """
+    path = Path(ledger)
+    own = path.with_name(f"{path.stem}_curves.csv")
+    rows, curves = read_table(path), read_table(own if own.exists() else path.with_name("curves.csv"))
     rows.require("identity", "status", "accuracy", *ROW_COLUMNS)
     identities, all_curves = np.array(curves.column("identity")), curve_of(curves)
     grid = {entry.identity: entry for entry in entries}
@@ -59,7 +55,7 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
             place = f"{ledger}, line {rows.lines[number]}"
             _check(row, curve, grid[identity], place)
             accuracy, best = rows.columns["accuracy"][number], float(curve["accuracy"].max())
-            if accuracy != ("" if math.isnan(best) else str(best)):
+            if accuracy != _number(best):
                 problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
                 raise InputError(place, problem, _AS_WRITTEN)
             replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
@@ -67,13 +63,18 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
     if not imported and not without_curve:
         problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
         raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
-    parts = [f"{ledger}: {imported} finished runs taken up"]
+    report = f"{ledger}: {imported} finished runs taken up"
     if others:
-        parts.append(f"{others} rows of other inputs were left out")
+        report += f"; {others} rows of other inputs were left out"
     if without_curve:
         hint = "start the study once more where they were made, which writes it"
-        parts.append(f"{without_curve} have no curve yet: {hint}")
-    return "; ".join(parts)
+        report += f"; {without_curve} have no curve yet: {hint}"
+    return report
+
+
+def _number(value: float) -> str:
+    """A number as a ledger has it."""
+    return "" if math.isnan(value) else str(value)
 
 
 def curve_of(table: Table) -> pd.DataFrame:
@@ -84,14 +85,14 @@ def curve_of(table: Table) -> pd.DataFrame:
     return pd.DataFrame(columns)[list(CURVE_COLUMNS)]
 
 
-def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
+def _check(row: Mapping[str, str], curve: pd.DataFrame, entry: Entry, place: str) -> None:
     """Raise InputError if a row has other rounds, or another time-to-accuracy, than its curve."""
     rounds = curve["round"].to_numpy()
     if row["rounds"] != str(len(curve)) or not len(curve) or (rounds != np.arange(1, len(curve) + 1)).any():
         problem = f"has {row['rounds']} rounds, its curve {len(curve)}"
         raise InputError(place, problem, _AS_WRITTEN)
     row_s, curve_s = row["clock_s"], _time_to_accuracy(curve, entry)
-    if row_s != ("" if math.isnan(curve_s) else str(curve_s)):
+    if row_s != _number(curve_s):
         problem = f"reached its target at {row_s or 'no time'}, by its curve at {curve_s:g} s"
         raise InputError(place, problem, _AS_WRITTEN)
 

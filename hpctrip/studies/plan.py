@@ -10,8 +10,8 @@ from hpctrip.base.text import size_text
 from hpctrip.base.units import HOUR_S
 from hpctrip.plan import forecast_one_rank
 from hpctrip.plan.speed import Speed
-from hpctrip.studies.ledger import wall_s
 from hpctrip.studies.run_store import RunState
+from hpctrip.studies.tables import wall_s
 
 LOOK_AHEAD = 10
 """Number of rounds that a forecast simulates."""

@@ -16,9 +16,8 @@ from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
 from hpctrip.studies.execute import Child, Executor, capacity
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import import_runs
 from hpctrip.studies.run_store import RunState, RunStatus
-from hpctrip.studies.studies import Study, all_entries
+from hpctrip.studies.study import Study
 
 
 def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
@@ -26,23 +25,16 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
     InputError if there is none."""
     selected: dict[str, RunState] = {}
     for study in studies:
-        for line in study.ledger.lines():
+        for line in study.lines():
             name = line.entry.name
             if only is None or only in name or fnmatch.fnmatchcase(name, only):
                 selected.setdefault(line.entry.identity, line)
     if not selected:
-        names = [entry.name for study in studies for entry in study.ledger.entries]
+        names = [entry.name for study in studies for entry in study.entries]
         raise InputError(
             f"--only {only}", "no run has such a name", f"the first is {names[0]!r}; --list shows all"
         )
     return list(selected.values())
-
-
-def import_ledgers(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
-    """Import the finished runs of ledgers that were written on other machines. Returns one line of report per ledger.
-    Raises InputError if none of a ledger's rows is a run of the studies."""
-    folder = studies[0].ledger.runs.folder / "runs"
-    return [import_runs(ledger, all_entries(studies), folder) for ledger in ledgers]
 
 
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
@@ -51,10 +43,10 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
     lines = chosen(studies, only)
     todo = [line.entry for line in lines if line.can_be_made]
     for study in studies:
-        study.ledger.write()
+        study.write_ledger()
     if todo and not _execute(studies, lines, todo, jobs, ranks):
         for study in studies:
-            study.ledger.write()
+            study.write_ledger()
         finished = sum(line.finished for line in chosen(studies, only))
         raise InterruptedRun(f"{finished} of {len(lines)} runs are finished; go on with: {again}")
     for study in studies:
@@ -63,12 +55,11 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
     lines = chosen(studies, only)
     failed = [line for line in lines if line.status == RunStatus.FAILED]
     if failed:
-        logs = [studies[0].ledger.runs.log(line.entry.identity) for line in failed]
-        reasons = [
-            f"{line.entry.name}: {line.reason}{f' (log: {log})' if log.exists() else ''}"
-            for line, log in zip(failed, logs, strict=True)
-        ]
-        raise HpctripError("\n".join([f"{len(failed)} of {len(lines)} runs failed:", *reasons]))
+        report = [f"{len(failed)} of {len(lines)} runs failed:"]
+        for line in failed:
+            log = studies[0].runs.log(line.entry.identity)
+            report.append(f"{line.entry.name}: {line.reason}{f' (log: {log})' if log.exists() else ''}")
+        raise HpctripError("\n".join(report))
 
 
 def _execute(
@@ -77,12 +68,10 @@ def _execute(
     """Execute the runs `todo`; returns False if a signal stopped them early."""
     num_children, gpus = capacity()
     num_children = min(len(todo), jobs or max(1, num_children // ranks))
-    store = studies[0].ledger.runs
-    executor = Executor(store, deque(todo), num_children, gpus if ranks == 1 else (), ranks)
     with Display(len(lines), sum(line.finished for line in lines)) as display:
         counts = Counter(line.status for line in lines)
         statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
-        names = ", ".join(study.ledger.name for study in studies)
+        names = ", ".join(study.name for study in studies)
         display.print(f"study {names}: {len(lines)} runs ({statuses})")
         each = f", {ranks} ranks each" if ranks > 1 else ""
         display.print(f"{len(todo)} to make, {num_children} side by side{each}")
@@ -91,10 +80,12 @@ def _execute(
             display.ended(end)
             if end.status != RunStatus.INTERRUPTED:
                 for study in studies:
-                    study.ledger.append(end.entry.identity)
+                    study.append_to_ledger(end.entry.identity)
 
         sys.stdout.flush()
-        return executor.run(on_end, lambda: display.follow(executor.children))
+        gpus = gpus if ranks == 1 else []
+        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, ranks)
+        return executor.run(lambda: display.follow(executor.children))
 
 
 class Display:

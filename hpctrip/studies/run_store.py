@@ -165,11 +165,6 @@ class RunStore:
             return RunState(entry, RunStatus.INTERRUPTED, stop_reason, run, file)
         return RunState(entry, RunStatus.PLANNED)
 
-    def read(self, entry: Entry) -> Run:
-        """Read a finished run with all tables of its file. Raises InputError if the file cannot be read."""
-        state = self.inspect(entry)
-        return state.run if state.imported and state.run else open_run(self.results(entry.identity))
-
     def _rounds(self, file: Path) -> Run | None:
         """Read a results file, from memory if it has not changed. None if it does not exist. Raises InputError."""
         try:

@@ -24,10 +24,8 @@ from hpctrip.runner.resume import Start, start_or_resume_input
 from hpctrip.runner.session import launch
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState
-from hpctrip.studies.studies import Study, all_entries
-
-MAX_ARRAY_SIZE = 1001
-"""Slurm's default of the largest number of tasks in an array."""
+from hpctrip.studies.studies import all_entries
+from hpctrip.studies.study import Study
 
 
 def submit(
@@ -45,8 +43,8 @@ def submit(
     if shutil.which("sbatch") is None:
         raise InputError("--slurm", "there is no sbatch here", "log in where Slurm is, or leave it out")
     for study in studies:
-        study.ledger.write()
-    folder = studies[0].ledger.folder
+        study.write_ledger()
+    folder = studies[0].folder
     script = folder / "study.sh"
     replace_file(script, site_script("study", str(script), **site).encode())
     lines = [f"{line.entry.identity} {printable(line.entry.name)}\n" for line in todo]
@@ -63,9 +61,10 @@ def submit(
 
 
 def _max_array_size() -> int:
+    """The largest number of tasks in an array; 1001 is Slurm's default."""
     config = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True).stdout
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)
-    return int(match[1]) if match else MAX_ARRAY_SIZE
+    return int(match[1]) if match else 1001
 
 
 def _sbatch(*words: str) -> str:
@@ -86,7 +85,7 @@ def run_task(number: int, tasks: str | None, read: Callable[[], list[Study]]) ->
         studies = read()
         entry = _entry(number, tasks, all_entries(studies))
         on_rank0.append((studies, entry))
-        runs = studies[0].ledger.runs
+        runs = studies[0].runs
         remove_file(runs.failure(entry.identity))
         run_input = resolve(runs.input_tables(entry), entry.run_input.extensions)
         return start_or_resume_input(run_input, str(runs.results(entry.identity)))
@@ -95,17 +94,17 @@ def run_task(number: int, tasks: str | None, read: Callable[[], list[Study]]) ->
         with Guardian() as guardian:
             launch(begin, guardian)
         for studies, entry in on_rank0:
-            studies[0].ledger.runs.remove_leftovers(entry.identity)
+            studies[0].runs.remove_leftovers(entry.identity)
     except (InterruptedRun, HeldError):
         raise
     except HpctripError as error:
         for studies, entry in on_rank0:
-            studies[0].ledger.runs.record_failure(entry.identity, str(error))
+            studies[0].runs.record_failure(entry.identity, str(error))
         raise
     finally:
         for studies, entry in on_rank0:
             for study in studies:
-                study.ledger.append(entry.identity)
+                study.append_to_ledger(entry.identity)
 
 
 def _entry(number: int, tasks: str | None, entries: Sequence[Entry]) -> Entry:

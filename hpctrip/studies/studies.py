@@ -1,84 +1,22 @@
-"""Reads study files and the files that they include; each study has a grid of runs and a ledger over one run store."""
+"""Reads study files, the files that they include and axes from the command line, as studies over one run store."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from hpctrip.base.errors import HpctripError, InputError, faults_at
+from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import beside
 from hpctrip.base.text import unknown_name
-from hpctrip.config.inputs import Tables, read_layers, resolved, validate
+from hpctrip.config.inputs import Tables, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
-from hpctrip.record.reader import Run
-from hpctrip.studies.file import StudyFile
+from hpctrip.studies.file import StudyFile, parse_range
 from hpctrip.studies.grid import Entry, entries
-from hpctrip.studies.ledger import Ledger
 from hpctrip.studies.run_store import RunStore
-from hpctrip.studies.sweep import axes_of, with_axes, without_axes
-from hpctrip.studies.tables import write_tables
-
-
-@dataclass(frozen=True)
-class Study:
-    """A study file with the ledger of its runs."""
-
-    file: StudyFile
-    ledger: Ledger
-
-    @property
-    def title(self) -> str:
-        """Title of the study; default: its name."""
-        return self.file.title or self.file.name
-
-    def conclude(self) -> list[str]:
-        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print."""
-        folder, store, lines = self.ledger.folder, self.ledger.runs, self.ledger.write()
-        finished = [line for line in lines if line.finished]
-        runs = {
-            line.entry.identity: as_in_study(store.read(line.entry), line.entry, line.entry.label)
-            for line in finished
-        }
-        overlays = ", ".join(Path(file).name for file in self.file.overlays)
-        facts = {
-            "study": self.file.name,
-            "folder": self.ledger.name,
-            "title": self.title,
-            "overlays": overlays,
-        }
-        report = write_tables(folder, facts, lines, runs)
-        return [
-            *report,
-            *(self._draw(list(runs.values()), sum(line.imported for line in lines)) if runs else ()),
-        ]
-
-    def _draw(self, runs: Sequence[Run], num_imported: int) -> Iterator[str]:
-        """Draw the figures. A figure that cannot be drawn (too few runs, or imported ones without the data it needs) is
-        left out. Yields the lines to print."""
-        names = [picture.name for picture in self.file.figure]
-        for number, picture in enumerate(self.file.figure):
-            from hpctrip.figures import FIGURES  # heavy
-
-            draw, earlier = FIGURES[picture.name], names[:number].count(picture.name)
-            assert draw.source.of_study is not None  # the study file was checked
-            try:
-                drawing = draw(draw.source.of_study(runs), **picture.options())
-            except (HpctripError, KeyError, ValueError) as error:
-                lacks = f"{num_imported} imported runs lack what it draws"
-                reason = lacks if num_imported else str(error).splitlines()[0]
-                yield f"figure {picture.name} not drawn: {reason}"
-                continue
-            file = f"{picture.name}{f'_{earlier + 1}' if earlier else ''}.png"
-            yield from drawing.lines
-            yield from drawing.save(self.ledger.folder / "figures" / file, overwrite=True)
-
-
-def as_in_study(run: Run, entry: Entry, label: str | None) -> Run:
-    """The run with the study's label and input. Those in its file may differ: another study may have made it, before a
-    key was added to hpctrip, or with data in another place."""
-    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.run_input.experiment))
+from hpctrip.studies.study import Study
 
 
 def study_file(name: str) -> str:
@@ -92,43 +30,40 @@ def study_file(name: str) -> str:
     raise InputError(name, "no such study file", unknown_name(Path(name).stem, by_name))
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """Options of a command that select and modify a study."""
+def read_studies(
+    path: str,
+    folder: Path,
+    overrides: Sequence[str] = (),
+    sweeps: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    small: bool = False,
+) -> list[Study]:
+    """Read the study in a file, or the studies that it includes, in order.
 
-    folder: Path
-    """Folder of runs and studies."""
-    overrides: Sequence[str] = ()
-    """Lines `key=value` laid over all runs; that of an axis' key, or of the seed, takes the place of the axis."""
-    sweeps: Sequence[str] = ()
-    """Lines `key=value,value`, each an axis (see `hpctrip.studies.sweep`)."""
-    plugins: Sequence[str] = ()
-    small: bool = False
-    """Use the small form of the study."""
-
-    @property
-    def arguments(self) -> list[str]:
-        """Command-line arguments that give the same options, except for the folder."""
-        lines = [argument for line in self.overrides for argument in ("-o", line)]
-        lines += [argument for line in self.sweeps for argument in ("--sweep", line)]
-        code = [argument for file in self.plugins for argument in ("--plugin", file)]
-        return [*(["--small"] if self.small else []), *lines, *code]
-
-
-def read_studies(path: str, options: StudyOptions) -> list[Study]:
-    """Read the study in a file, or the studies that it includes, in order. Raises InputError with all faults of the
-    first file that has any."""
-    runs = RunStore(options.folder)
+    `folder` is that of runs and studies. `overrides` are lines `key=value` laid over all runs; that of an axis' key, or
+    of the seed, takes the place of the axis. `sweeps` are lines `key=value,value`, each an axis. `small` uses the small
+    forms. Raises InputError with all faults of the first file that has any.
+    """
+    runs = RunStore(folder)
     places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # folders of the run store
     studies = []
     for place, tables, group in _files(path, (), (), ""):
-        study = _study(tables, place, options, runs, group)
-        name = study.ledger.name
+        file = _validated(tables, place)
+        if small and not file.has_small_form:
+            hint = "leave it out, or write one: [small]"
+            raise InputError(f"{place}: --small", "this study has no small form", hint)
+        keys = {"seed", *(axis.key for axis in file.axis)}
+        of_axes = [line for line in overrides if line.partition("=")[0].strip() in keys]
+        if axes := axes_of(of_axes, "-o") | axes_of(sweeps, "--sweep"):
+            file = _validated(with_axes(tables, axes), place)
+        lines = [line for line in overrides if line not in of_axes]
+        grid = entries(file, place, lines, plugins, small)
+        name = "/".join(filter(None, (group, f"{file.name}-small" if small else file.name)))
         if name in places:
             problem = f"is that of {places[name]}" if places[name] else "is a folder that all studies share"
             raise InputError(f"{place}: name = {name!r}", problem, "every study needs a name of its own")
         places[name] = place
-        studies.append(study)
+        studies.append(Study(file, name, grid, runs))
     return studies
 
 
@@ -136,19 +71,26 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
     """The runs of all studies, in order and without duplicates; `--task` and Slurm arrays index this list."""
     first: dict[str, Entry] = {}
     for study in studies:
-        for entry in study.ledger.entries:
+        for entry in study.entries:
             first.setdefault(entry.identity, entry)
     return list(first.values())
 
 
-def sweep_study(paths: Sequence[str], options: StudyOptions) -> Study:
-    """The study of a command `hpctrip run` with `--sweep`."""
-    axes = axes_of(options.sweeps)
+def sweep_study(
+    paths: Sequence[str],
+    folder: Path,
+    overrides: Sequence[str],
+    sweeps: Sequence[str],
+    plugins: Sequence[str],
+) -> Study:
+    """The study of a command `hpctrip run` with `--sweep`; the arguments are as those of `read_studies`."""
+    axes = axes_of(sweeps, "--sweep")
     file = _validated(with_axes({"name": "sweep", "inputs": list(paths), "seeds": None}, axes), "")
-    grid = entries(file, "", options.overrides, options.plugins)
-    name = "_".join([f"{grid[0].run_input.experiment.name}-sweep", *axes])[:80]
-    title = f"{grid[0].run_input.experiment.name} over {' x '.join(axes)}"
-    return Study(file.model_copy(update={"title": title}), Ledger(name, grid, RunStore(options.folder)))
+    grid = entries(file, "", overrides, plugins)
+    scenario = grid[0].run_input.experiment.name
+    name = "_".join([f"{scenario}-sweep", *axes])[:80]
+    file = file.model_copy(update={"title": f"{scenario} over {' x '.join(axes)}"})
+    return Study(file, name, grid, RunStore(folder))
 
 
 def _files(
@@ -165,8 +107,7 @@ def _files(
     file, folder = _validated(tables, path), os.path.dirname(path)
     own = [beside(os.path.abspath(folder), overlay) for overlay in file.overlays]
     with faults_at(f"{path}: overlays"):
-        for overlay in own:
-            read_layers([overlay], ())
+        read_layers(own, ())
     laid_over = [*own, *overlays]
     if not file.studies:
         yield path, tables | {"overlays": laid_over}, group
@@ -180,17 +121,61 @@ def _validated(tables: Tables, place: str) -> StudyFile:
         return validate(tables, StudyFile)
 
 
-def _study(tables: Tables, place: str, options: StudyOptions, runs: RunStore, group: str) -> Study:
-    file = _validated(tables, place)
-    if options.small and not file.has_small_form:
-        raise InputError(
-            f"{place}: --small", "this study has no small form", "leave it out, or write one: [small]"
-        )
+def axes_of(lines: Iterable[str], option: str) -> dict[str, list[Any]]:
+    """{key: values} of lines `key=value,value`, which are arguments of `option`. A value is TOML, a text without
+    quotes, or a range of whole numbers such as 0..9. Of two lines with the same key, the last counts. Raises
+    InputError."""
+    axes: dict[str, list[Any]] = {}
+    for line in lines:
+        try:
+            key, values = _axis(line)
+        except ValueError as error:
+            example = f"e.g. {option} policy.k=10,20 or {option} seed=0..9"
+            raise InputError(f"{option} {line}", str(error), example) from None
+        axes[key] = values
+    return axes
 
-    keys = ["seed", *(axis.key for axis in file.axis if axis.key)]
-    lines, of_axes = without_axes(options.overrides, keys)
-    if axes := axes_of([*of_axes, *options.sweeps]):
-        file = _validated(with_axes(tables, axes), place)
-    grid = entries(file, place, lines, options.plugins, options.small)
-    name = file.name + ("-small" if options.small else "")
-    return Study(file, Ledger(f"{group}/{name}" if group else name, grid, runs))
+
+def _axis(line: str) -> tuple[str, list[Any]]:
+    """(key, values) of a line. Raises ValueError."""
+    key, _, text = map(str.strip, line.partition("="))
+    if not key or not text:
+        raise ValueError("not of the form key=value,value")
+    try:
+        values = tomllib.loads(f"values = [{text}]")["values"]
+    except ValueError:
+        values = [value for part in text.split(",") for value in _values(part.strip())]
+    if key == "seed" and not all(type(seed) is int for seed in values):
+        raise ValueError("names no seeds")
+    return key, values
+
+
+def _values(part: str) -> list[Any]:
+    if not part:
+        raise ValueError("has an empty value")
+    if ".." in part:
+        return parse_range(part)
+    try:
+        return [tomllib.loads(f"value = {part}")["value"]]
+    except ValueError:
+        return [part]
+
+
+def with_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> Tables:
+    """Tables of a study file in which these values replace those of its axes and seeds, or are further axes; they count
+    in the small form, too."""
+    tables = dict(tables)
+    all_axes = [dict(axis) for axis in tables.get("axis", [])]
+    for key, values in axes.items():
+        own = next((axis for axis in all_axes if axis.get("key") == key), None)
+        if key == "seed":
+            tables["seeds"] = values
+            tables["small"] = {
+                name: value for name, value in tables.get("small", {}).items() if name != "seeds"
+            }
+        elif own is not None:
+            own["values"] = values
+            own.pop("small", None)
+        else:
+            all_axes.append({"key": key, "values": values})
+    return tables | {"axis": all_axes}

@@ -1,19 +1,17 @@
 """Tables of a study: the comparison of its variants, and tidy tables of its runs.
 
-runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Everything
-that is said about a study after it has ended (claims, fits, figures of one's own) can be made from them.
+runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Claims, fits
+and figures of one's own can be made from them when the study has ended.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from hpctrip.base.io import replace_file
@@ -27,11 +25,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.studies.grid import RULES
 from hpctrip.studies.imported import CURVE_COLUMNS
-from hpctrip.studies.ledger import made_with, synthetic, wall_s
 from hpctrip.studies.run_store import RunState
-
-MOST_SITES = 1_000_000
-"""Maximum number of rows of sites.csv; the sites of further runs are left out."""
 
 
 def write_tables(
@@ -39,27 +33,24 @@ def write_tables(
 ) -> list[str]:
     """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `runs`
     are the finished runs by identity. Returns the lines to print."""
-    sites, variants = _with_sites(runs), variant_rows(lines)
-    cells = [_cells(row) for row in variants]
+    cells, numbers = zip(*_variants(lines), strict=True)
+    curves = {name: run.rounds[list(CURVE_COLUMNS)] for name, run in runs.items()}
+    sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
     tables = {
-        "table.csv": pd.DataFrame([_numbers(row) for row in variants]),
+        "table.csv": pd.DataFrame(numbers),
         "runs.csv": _runs(facts, lines),
-        "curves.csv": _concat(
-            [run.rounds[list(CURVE_COLUMNS)] for run in runs.values()], runs, CURVE_COLUMNS
-        ),
-        "sites.csv": _concat([run.sites for run in sites.values()], sites, ("site",)),
+        "curves.csv": _concat(curves, CURVE_COLUMNS),
+        "sites.csv": _concat(sites, ("site",)),
     }
     for name, table in tables.items():
         replace_file(folder / name, csv_bytes(table))
     page = f"# {facts['title']}\n\n{markdown_table(HEAD, cells)}\n"
     replace_file(folder / "table.md", page.encode())
-    left_out = sum(not run.sites.empty for run in runs.values()) - len(sites)
-    note = f" (without the sites of {left_out} runs: {MOST_SITES:,} rows at most)" if left_out else ""
     return [
         facts["title"],
         *aligned(HEAD, cells),
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
-        f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}{note}",
+        f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}",
     ]
 
 
@@ -71,9 +62,8 @@ def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
     return table.assign(**{name: table[name].fillna("") for name in texts})
 
 
-def _row(line: RunState) -> dict[str, Any]:
-    entry, run, experiment = line.entry, line.run, line.entry.run_input.experiment
-    target, raised = experiment.stop.target_accuracy, raised_rules(experiment)
+def results_of(run: Run | None) -> dict[str, Any]:
+    """The results of a run as columns of tables; empty or NaN before its first round."""
     results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
     results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
     if run is not None and len(run.rounds):
@@ -84,9 +74,28 @@ def _row(line: RunState) -> dict[str, Any]:
             "best_accuracy": float(run.rounds["accuracy"].max()),
             "params_digest": run.meta["params_digest"],
             "wall_s": wall_s(run),
-            "synthetic": synthetic(run),
-            "made_with": made_with(run),
+            "synthetic": ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"]),
+            "made_with": _made_with(run),
         }
+    return results
+
+
+def wall_s(run: Run) -> float:
+    """Sum of the wall times of all rounds, in seconds."""
+    return float(run.meta["wall_s"] if "wall_s" in run.meta else run.rounds["wall_s"].sum())
+
+
+def _made_with(run: Run) -> str:
+    """The version and commit of hpctrip that made a run."""
+    if "made_with" in run.meta:
+        return str(run.meta["made_with"])
+    commit = f" {run.meta['git_commit'][:12]}" if run.meta["git_commit"] else ""
+    return f"hpctrip {run.meta['hpctrip_version']}{commit}"
+
+
+def _row(line: RunState) -> dict[str, Any]:
+    entry, experiment = line.entry, line.entry.run_input.experiment
+    target, raised = experiment.stop.target_accuracy, raised_rules(experiment)
     return {
         "run": entry.name,
         "variant": entry.variant,
@@ -97,7 +106,7 @@ def _row(line: RunState) -> dict[str, Any]:
         "status": str(line.status),
         "reason": line.reason,
         "target_accuracy": math.nan if target is None else target,
-        **results,
+        **results_of(line.run),
         "rules": ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())]),
         "sources": "; ".join(f"{source.key} {source.digest}" for source in entry.sources),
         **{f"input.{key}": _text(value) for key, value in flat(resolved(experiment)).items()},
@@ -109,53 +118,11 @@ def _text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _with_sites(runs: Mapping[str, Run]) -> dict[str, Run]:
-    """The first runs whose sites are known (those of imported runs are not) and fit into the table."""
-    totals = np.cumsum([len(run.sites) for run in runs.values()])
-    pairs = zip(runs.items(), totals, strict=True)
-    return {name: run for (name, run), total in pairs if not run.sites.empty and total <= MOST_SITES}
-
-
-def _concat(frames: Sequence[pd.DataFrame], names: Mapping[str, Run], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows of several frames below each other, with the identity of their run in the first column."""
+def _concat(frames: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+    """Rows of the frames of several runs below each other, with the identity of the run in the first column."""
     if not frames:
         return pd.DataFrame(columns=["identity", *columns])
-    table = pd.concat(frames, keys=list(names), names=["identity"])
-    return table.reset_index(level="identity").reset_index(drop=True)
-
-
-@dataclass(frozen=True)
-class VariantRow:
-    """One row of the table of a study: a variant over its seeds."""
-
-    variant: str
-    choices: dict[str, str]
-    target: float
-    planned: int
-    """Number of its seeds in the grid."""
-    times: Times | None
-    """None if no run is finished."""
-    ratio: Estimate
-    """Time-to-accuracy relative to the first variant's."""
-
-
-def variant_rows(lines: Sequence[RunState]) -> list[VariantRow]:
-    """One row per variant with its finished runs, in the order of the grid. The ratio is unknown if the first variant
-    has another target accuracy or shares no seed."""
-    variants: dict[str, list[RunState]] = {}
-    for line in lines:
-        variants.setdefault(line.entry.variant, []).append(line)
-    table: list[VariantRow] = []
-    for name, members in variants.items():
-        finished = [line.run for line in members if line.finished and line.run]
-        target = members[0].entry.run_input.experiment.stop.target_accuracy
-        target = math.nan if target is None else target
-        times = times_of(finished, target) if finished else None
-        first = table[0].times if table else times
-        comparable = times and first and target > 0 and target == (table[0].target if table else target)
-        ratio = compare(times, first) if comparable else Estimate.mean([])
-        table.append(VariantRow(name, dict(members[0].entry.choices), target, len(members), times, ratio))
-    return table
+    return pd.concat(frames, names=["identity"]).reset_index(level="identity").reset_index(drop=True)
 
 
 HEAD = (
@@ -168,23 +135,39 @@ HEAD = (
 )
 
 
-def _cells(row: VariantRow) -> tuple[str, ...]:
-    if row.times is None:
-        return row.variant, "-", f"0 of {row.planned}", "-", "-", "-"
-    seeds = (
-        str(row.planned) if row.times.num_seeds == row.planned else f"{row.times.num_seeds} of {row.planned}"
-    )
-    reached = f"{row.times.num_reached}/{row.times.num_seeds}"
-    accuracy = f"{row.times.best_accuracy:.4f}"
-    if math.isnan(row.target):
-        return row.variant, "no target", seeds, "-", accuracy, "-"
-    return row.variant, str(row.times), seeds, reached, accuracy, row.ratio.text()
+def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
+    """(cells below HEAD, numbers) of each variant with its finished runs, in the order of the grid.
+
+    The ratio is unknown if the first variant has another target accuracy or shares no seed.
+    """
+    variants: dict[str, list[RunState]] = {}
+    for line in lines:
+        variants.setdefault(line.entry.variant, []).append(line)
+    first: tuple[Times | None, float] | None = None
+    for name, members in variants.items():
+        finished = [line.run for line in members if line.finished and line.run]
+        target = members[0].entry.run_input.experiment.stop.target_accuracy
+        target = math.nan if target is None else target
+        times = times_of(finished, target) if finished else None
+        first = first or (times, target)
+        comparable = times and first[0] and target > 0 and target == first[1]
+        ratio = compare(times, first[0]) if comparable else Estimate.mean([])
+        labels = {"variant": name, **dict(members[0].entry.choices), "target_accuracy": target}
+        yield (name, *_cells(times, len(members), target, ratio)), labels | _numbers(times, ratio)
 
 
-def _numbers(row: VariantRow) -> dict[str, object]:
+def _cells(times: Times | None, num_planned: int, target: float, ratio: Estimate) -> tuple[str, ...]:
+    if times is None:
+        return "-", f"0 of {num_planned}", "-", "-", "-"
+    seeds = str(num_planned) if times.num_seeds == num_planned else f"{times.num_seeds} of {num_planned}"
+    accuracy = f"{times.best_accuracy:.4f}"
+    if math.isnan(target):
+        return "no target", seeds, "-", accuracy, "-"
+    return str(times), seeds, f"{times.num_reached}/{times.num_seeds}", accuracy, ratio.text()
+
+
+def _numbers(times: Times | None, ratio: Estimate) -> dict[str, object]:
     missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    times = row.times.row() if row.times else missing | {"num_seeds": 0, "num_reached": 0}
-    r = row.ratio
-    ratio = {"ratio": r.value, "ratio_low": r.low, "ratio_high": r.high, "ratio_is": r.bound}
-    labels = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
-    return labels | times | ratio | {"num_pairs": r.n}
+    numbers = times.row() if times else missing | {"num_seeds": 0, "num_reached": 0}
+    bounds = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
+    return numbers | bounds | {"ratio_is": ratio.bound, "num_pairs": ratio.n}

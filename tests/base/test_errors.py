@@ -19,6 +19,7 @@ def test_a_report_ends_before_it_fills_a_screen_and_says_how_many_faults_are_lef
     assert len(report.encode()) < 4000
     shown = report.splitlines()[:-1]
     assert report.endswith(f"\nand {100_000 - len(shown):,} more")
+    assert "more characters" in str(InputError("x" * 9999, "y" * 9999))  # one fault is always shown
 
 
 def test_an_error_that_travels_from_rank_to_rank_keeps_its_faults():
@@ -33,7 +34,7 @@ def test_an_extra_is_installed_from_the_checkout_or_else_by_the_name_of_the_pack
     assert how_to_install("llm") == "pip install 'hpctrip[llm]'"
 
 
-def test_only_what_is_missing_is_named():
+def test_only_missing_packages_are_named():
     require("here", "llm", "numpy")
     with pytest.raises(InputError) as caught:
         require("here", "llm", "numpy", "no_such_package", "nor_this_one")

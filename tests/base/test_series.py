@@ -18,7 +18,7 @@ def test_steps_are_the_multiples_of_their_length_one_after_the_other(step_s, fir
     assert [end_s for _, end_s, _ in walked] == [(first + i) * step_s for i in range(1, 6)]
 
 
-def test_what_never_changes_is_one_span_without_end():
+def test_a_constant_is_one_span_without_end():
     assert next(spans(5.0, never)) == (5.0, np.inf, 5.0)
     assert next(spans(5.0, partial(next_step_s, step_s=np.inf))) == (5.0, np.inf, 5.0)
 

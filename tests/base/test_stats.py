@@ -40,7 +40,7 @@ def test_wilsons_interval_agrees_with_printed_values(correct, seen, low, high):
     assert np.isnan(stats.wilson(np.array([0]), np.array([0]))).all()
 
 
-def test_the_front_holds_what_no_other_point_beats():
+def test_the_front_holds_the_points_that_no_other_beats():
     x, y = np.array([1, 2, 3, 3, np.nan]), np.array([3, 2, 2, 1, 0])
     assert on_front(x, y).tolist() == [True, True, False, True, False]
     assert on_front(np.ones(2), np.ones(2)).tolist() == [True, True]  # neither is better
@@ -68,7 +68,7 @@ def test_a_ratio_is_the_geometric_mean_over_the_seeds_that_both_have():
     assert (ratio.low, ratio.high) == pytest.approx((4 * math.exp(-half), 4 * math.exp(half)))
 
 
-def test_a_difference_that_every_seed_shares_tells_two_apart_though_their_intervals_overlap():
+def test_a_difference_that_every_seed_shares_decides_though_the_intervals_overlap():
     slow, fast = times(1.2, 2.4, 3.6, 4.8), times(1, 2, 3, 4)
     assert slow.low < fast.high
     assert compare(slow, fast).verdict == "slower" and compare(fast, slow).verdict == "faster"

@@ -78,7 +78,7 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
-def test_what_is_no_decimal_number_is_refused(table, text):
+def test_a_text_other_than_a_decimal_number_is_refused(table, text):
     found = table(f"a,value\n1,2\n1,{text}\n")
     assert "the table, line 3: value = " in fault(found.numbers, "value")
 
@@ -96,7 +96,7 @@ def test_whole_numbers_are_whole_and_exact(table):
         assert "is not a whole number below 2^53" in fault(table(f"site\n{text}\n").integers, "site")
 
 
-def test_flags_texts_and_times_are_what_they_say_or_refused(table):
+def test_flags_texts_and_times_are_converted_or_refused(table):
     found = table("flag,name,when\nTRUE,a,2019-05-01 00:05:00\n0,b,2019-05-01T00:05\n,,now\n")
     assert found.flags("flag", empty=True).tolist() == [True, False, True]
     assert "line 4: flag = '' is neither" in fault(found.flags, "flag")
@@ -163,5 +163,5 @@ def test_archives_other_than_gzip_are_refused_by_what_is_in_them_not_by_their_na
         (gzip.compress(b"a,b\n1,2\n" * 99)[:20] + b"\xff" * 40, "the gzip stream is damaged"),
     ],
 )
-def test_what_is_no_table_is_one_clear_line(table, content, problem):
+def test_a_file_that_is_no_table_is_reported_in_one_line(table, content, problem):
     assert problem in fault(table, content)

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import tomli_w
 
-from hpctrip.base.text import SCREEN_BYTES, encodable, printable, printable_toml, screenful, shown, size_text
+from hpctrip.base.text import printable, printable_toml, shown, size_text
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -23,21 +23,14 @@ def test_ordinary_text_stays(text):
         ("\u2028\ud800", r"\u2028\ud800"),
     ],
 )
-def test_what_a_terminal_would_obey_is_escaped(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert printable(text) == shown
     shown.encode()  # lone surrogates cannot be printed
 
 
-def test_long_text_is_cut_and_says_so():
+def test_long_text_is_cut_and_its_length_is_named():
     assert printable("a" * 12_345, 10) == "a" * 10 + "... (12,335 more characters)"
     assert printable("\x00" * 1000, 10) == r"\x00\x00... (998 more characters)"
-
-
-def test_lines_are_told_up_to_a_screen():
-    assert list(screenful(["a", "b"])) == ["a", "b"]
-    lines = list(screenful(["x" * 99] * 1000))
-    assert lines[-1] == f"and {1000 - len(lines) + 1:,} more" and sum(map(len, lines)) < SCREEN_BYTES + 20
-    assert list(screenful(["x" * 9999])) == ["x" * 9999]
 
 
 def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
@@ -51,7 +44,7 @@ def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
     ("size_bytes", "text"),
     [(0, "0 bytes"), (999, "999 bytes"), (707_616, "708 kB"), (1.5e9, "1.5 GB"), (2e12, "2,000 GB")],
 )
-def test_a_size_is_told_in_the_unit_that_fits(size_bytes, text):
+def test_a_size_is_written_in_the_unit_that_fits(size_bytes, text):
     assert size_text(size_bytes) == text
 
 
@@ -59,15 +52,3 @@ def test_values_are_shown_short_whatever_their_size():
     for value in ("x" * 10_000, ["x" * 1000] * 1000, 16**1000, [[[[[[1]]]]]]):
         assert len(shown(value)) < 5000
     assert shown([1, "a", None, {"b": 0.5}]) == "[1, 'a', None, {'b': 0.5}]"
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding", "encoded"),
-    [
-        ("Zürich", "utf-8", "Zürich"),
-        ("run\udcff.h5", "utf-8", r"run\udcff.h5"),
-        ("東京 é", "latin-1", r"\u6771\u4eac é"),
-    ],
-)
-def test_what_an_encoding_cannot_say_is_escaped(text, encoding, encoded):
-    assert encodable(text, encoding) == encoded

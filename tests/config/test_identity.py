@@ -55,7 +55,7 @@ class Shelf(Component):
         ({"toy": {"kind": "kite"}, "size": 1}, {"toy.kind": "kite", "size": 1.0}),
     ],
 )
-def test_what_was_chosen_is_what_is_not_the_default(tables, keys):
+def test_chosen_keys_are_those_with_another_value_than_the_default(tables, keys):
     assert chosen(Box.model_validate(tables)) == keys
 
 

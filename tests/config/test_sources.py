@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import digest, digest_of_file
-from hpctrip.config.component import Component
-from hpctrip.config.sources import (
-    Reads,
-    Source,
-    differing,
-    digest_of_files,
-    files_at,
-    named_files,
-    read_sources,
-)
-
-
-class Inner(Component):
-    path: Annotated[str | None, Reads()] = None
-    """A file."""
-
-
-class Outer(Component):
-    data: Annotated[str, Reads(unless="made")] = "made"
-    """Data."""
-    inner: Inner = Inner()
-
-
-def test_a_key_names_files_where_its_type_says_so_and_its_value_is_a_path():
-    assert list(named_files(Outer())) == []
-    outer = Outer(data="d", inner=Inner(path="p"))
-    assert [(file.key, file.value) for file in named_files(outer)] == [("data", "d"), ("inner.path", "p")]
+from hpctrip.config.sources import Source, differing, digest_of_files, files_at, read_sources
 
 
 def test_a_source_is_read_back_from_its_text_whatever_its_path():

@@ -28,7 +28,7 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.results_file import open_results
 from hpctrip.record.verify import verify
 from hpctrip.runner.experiment import Experiment
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 sys.path.insert(0, str(Path(__file__).parent))
 from damage import damaged, many, mistyped_inputs, mistyped_tables
@@ -54,6 +54,23 @@ seeds = [0]
 key = "policy.k"
 values = [2, 3]
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """Damaged data must not stay in the session's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HPCTRIP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The working folder of the commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("fuzz")
+        patch.chdir(folder)
+        yield folder
 
 
 def options(*lines):
@@ -276,8 +293,8 @@ def ledger(folder, hpctrip):
     """The tables of a study of two runs, which are made in this process: its ledger, and the curves beside it."""
     Path("small.toml").write_text(SMALL)
     Path("study.toml").write_text(STUDY)
-    (study,) = read_studies("study.toml", StudyOptions(Path("made")))
-    for entry, k in zip(study.ledger.entries, (2, 3), strict=True):
+    (study,) = read_studies("study.toml", Path("made"))
+    for entry, k in zip(study.entries, (2, 3), strict=True):
         words = ["small.toml", *options(f"policy.k={k}", "seed=0"), "--out", f"made/runs/{entry.identity}.h5"]
         assert hpctrip("run", *words).code == 0
     ended = hpctrip("study", "study.toml", "--out", "made", "--jobs", 1)

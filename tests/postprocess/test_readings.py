@@ -10,7 +10,7 @@ from paper.claim import Verdict
 from test_claims import seeds
 from test_claims_page import HOURS, finish
 
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 FAST, SLOW = "PowerTrip", "static optimal"
 STUDY = """
@@ -60,8 +60,8 @@ def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
 
 def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(script, tmp_path):
     (tmp_path / "some.toml").write_text(STUDY)
-    (study,) = read_studies(str(tmp_path / "some.toml"), StudyOptions(tmp_path))
-    for entry in study.ledger.entries:
+    (study,) = read_studies(str(tmp_path / "some.toml"), tmp_path)
+    for entry in study.entries:
         policy, reading = (label for _, label in entry.choices)
         finish(entry, tmp_path, 5 if reading == "log" else HOURS[policy])
     study.conclude()

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from hpctrip.studies.studies import StudyOptions, read_studies, study_file
+from hpctrip.studies.studies import read_studies, study_file
 
 
 def identity(study, data, folder):
     """Identity of the first run of a study that comes with hpctrip, on other data."""
-    (read,) = read_studies(study_file(study), StudyOptions(folder, [f"workload.data={data}", "seed=0"]))
-    return read.ledger.entries[0].identity
+    (read,) = read_studies(study_file(study), folder, [f"workload.data={data}", "seed=0"])
+    return read.entries[0].identity
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ import pytest
 from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
-COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
 POLICY = """
 import os, signal, time
 from hpctrip.sim.policies import POLICIES
@@ -56,11 +55,11 @@ def folder(tmp_path):
 
 @pytest.fixture
 def begin(launch, folder):
-    """`begin()`: start the study as a process of its own."""
+    """`begin(*arguments)`: start the study as a process of its own."""
+    command = ("study", folder / "study.toml", "--out", folder / "out", "--jobs", "2")
 
-    def start():
-        command = [str(folder / word) if word in ("study.toml", "out") else word for word in COMMAND]
-        return launch.start(0, *command)
+    def start(*arguments):
+        return launch.start(0, *command, *arguments)
 
     return start
 
@@ -79,38 +78,26 @@ def wait_for(condition, process):
         time.sleep(0.02)
 
 
-def test_told_to_leave_and_killed_at_random_moments_it_ends_as_one_that_nobody_disturbed(
-    begin, folder, launch, hpctrip, made
+def test_killed_at_a_random_moment_it_goes_on_to_the_end_of_an_undisturbed_one(
+    begin, folder, launch, study, made
 ):
-    rng = np.random.default_rng(7)
     process = begin()
-    wait_for(lambda: list(folder.glob("out/runs/*.ckpt0")), process)
-    os.kill(process.pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=250)
-    assert process.returncode == 85, err
-    assert "interrupted: " in out and "runs are finished; go on with: python -m hpctrip study" in err
-    assert set(ledger_of(folder)["status"]) >= {"interrupted"}
-
-    before = finished(folder)
-    process = begin()
-    wait_for(lambda: finished(folder).keys() - before.keys(), process)
-    time.sleep(rng.uniform(0, 1))
+    wait_for(lambda: finished(folder), process)
+    time.sleep(np.random.default_rng(7).uniform(0, 1))
     launch.kill(process)  # the study; its runs end with it
     process.communicate()
     before = finished(folder)
-    listed = hpctrip("study", folder / "study.toml", "--out", folder / "out", "--list")
+    listed = study(folder, "--list")
     assert listed.out.count("finished  ") == len(before)  # whatever the ledger said last
 
-    process = begin()
-    assert process.wait(timeout=250) == 0, process.communicate()
-    process.communicate()
+    assert study(folder, "--jobs", "2").code == 0
     after = finished(folder)
     assert len(after) == 4 and before.items() <= after.items()  # no run was made twice
     ledgers = [ledger_of(at).drop(columns="wall_s") for at in (folder, made.folder)]
     assert ledgers[0].equals(ledgers[1]) and ledgers[0]["digest"].nunique() == 4
 
 
-def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin, folder):
+def test_terminated_after_a_run_has_left_by_itself_it_terminates_the_others(begin, folder):
     (folder / "leaving.py").write_text(LEAVING)
     base = BASE.replace('"static"', '"leaving"').replace("max_rounds = 6", "max_rounds = 5000")
     (folder / "base.toml").write_text(base + "plugins = ['leaving.py']\n")
@@ -122,14 +109,15 @@ def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin,
     os.kill(process.pid, signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 85, out + err
+    assert out.count("interrupted: ") == 2
+    assert "0 of 2 runs are finished; go on with: python -m hpctrip study" in err
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
-def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, launch, monkeypatch):
+def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, monkeypatch):
     pids = folder / "pids"
     monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh -c 'echo $$ >> {pids}; exec sleep 200' {{n}} {{python}}")
-    monkeypatch.setattr("test_kills.COMMAND", (*COMMAND, "--ranks", "2"))
-    process = begin()
+    process = begin("--ranks", "2")
     wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"), process)
     process.kill()
     process.communicate()
@@ -140,20 +128,20 @@ def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, laun
             time.sleep(0.1)
 
 
-def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):
+def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, hpctrip):
     (folder / "second.toml").write_text((folder / "study.toml").read_text().replace('"two"', '"second"', 1))
     first = begin()
-    second = launch.start(0, "study", folder / "second.toml", "--out", folder / "out", "--jobs", "2")
-    for process in (first, second):
-        out, err = process.communicate(timeout=280)
-        assert process.returncode == 0, out + err
+    wait_for(lambda: list(folder.glob("out/runs/*.lock")), first)
+    second = hpctrip("study", folder / "second.toml", "--out", folder / "out", "--jobs", "2")
+    out, err = first.communicate(timeout=280)
+    assert first.returncode == second.code == 0, out + err + second.err
     ledgers = [ledger_of(folder, name) for name in ("two", "second")]
     assert ledgers[0].equals(ledgers[1]) and set(ledgers[0]["status"]) == {"finished"}
     for file in finished(folder):
         assert len(open_run(file).meta["starts"]) == 1
 
 
-def test_a_run_that_fails_and_one_whose_process_dies_are_told_at_the_end_and_the_rest_goes_on(
+def test_a_run_that_fails_and_one_whose_process_dies_are_reported_at_the_end_and_the_rest_goes_on(
     tmp_path, study
 ):
     (tmp_path / "faulty.py").write_text(FAULTY)
@@ -180,10 +168,10 @@ def test_a_run_that_fails_and_one_whose_process_dies_are_told_at_the_end_and_the
 def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, study, monkeypatch):
     (folder / "launcher.sh").write_text("yes | head -c 300000; echo hpctrip: it rained; exit 2")
     monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh {folder}/launcher.sh {{n}} {{python}}")
-    (read,) = read_studies(str(folder / "study.toml"), StudyOptions(folder / "out"))
-    log = read.ledger.runs.log(read.ledger.entries[0].identity)
+    (read,) = read_studies(str(folder / "study.toml"), folder / "out")
+    log = read.runs.log(read.entries[0].identity)
     log.parent.mkdir(parents=True)
     log.touch()
     os.truncate(log, 2**40)
     study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")
-    assert read.ledger.lines()[0].reason == "it rained"
+    assert read.lines()[0].reason == "it rained"

@@ -14,7 +14,7 @@ from small_study import STUDY, ledger_of
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies.run_store import RunStore, differences
-from hpctrip.studies.studies import StudyOptions, read_studies
+from hpctrip.studies.studies import read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
 
@@ -65,7 +65,7 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
 
 
-def test_started_again_it_makes_nothing_and_tells_the_same(made, study):
+def test_started_again_it_makes_nothing_and_reports_the_same(made, study):
     before, ledger = state_of(made.folder), (made.folder / "out/two/ledger.csv").read_bytes()
     again = study(made.folder)
     assert again.code == 0 and "Two cohort sizes" in again.out and "to make" not in again.out
@@ -138,10 +138,9 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
     (copied / "all.toml").write_text(
         'name = "all"\noverlays = ["world.toml"]\nstudies = ["within/inner.toml"]\n'
     )
-    ledger = read_studies(str(copied / "all.toml"), StudyOptions(copied / "out"))[0].ledger
-    assert ledger.folder == copied / "out/all/two"  # apart from the study without them
-    entries = ledger.entries
-    experiments = [entry.run_input.experiment for entry in entries]
+    (study,) = read_studies(str(copied / "all.toml"), copied / "out")
+    assert study.folder == copied / "out/all/two"  # apart from the study without them
+    experiments = [entry.run_input.experiment for entry in study.entries]
     assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in experiments] == [
         (k, "mean-power", 0.03) for k in (2, 2, 3, 3)
     ]
@@ -155,7 +154,7 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
 
 
-def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study):
+def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, study):
     before = state_of(copied)
     ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
     assert ended.code == 0, ended.err
@@ -188,16 +187,17 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
 def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
     copy_inputs(made.folder, tmp_path)
     assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
-    entry = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))[0].ledger.entries[0]
+    entry = read_studies(str(tmp_path / "study.toml"), tmp_path / "out")[0].entries[0]
     store, whole = RunStore(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
     shutil.copy(whole, store.results(entry.identity))
     half = open_run(whole)
     half = replace(half, meta=half.meta | {"status": "interrupted"})
     monkeypatch.setattr(store, "_rounds", lambda file: half)
-    assert store.inspect(entry).imported and store.read(entry).path.suffix == ".csv"
+    state = store.inspect(entry)
+    assert state.imported and state.run.path == state.file == store.imported(entry.identity)
 
 
-def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
+def test_rows_without_a_curve_yet_are_left_out_and_counted(made, study, tmp_path):
     copy_inputs(made.folder, tmp_path)
     ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
     curves = pd.read_csv(made.folder / "out/two/curves.csv")
@@ -227,7 +227,7 @@ def test_a_row_whose_accuracy_was_edited_is_refused(copied, study):
     imported.check_refused(["line 2: came to the accuracy '0.9', by its curve to", "import both files"])
 
 
-def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
+def test_a_damaged_file_is_left_alone_and_reported_with_a_hint(copied, study):
     file = copied / "out" / ledger_of(copied)["file"][NAMES[0]]
     file.write_bytes(file.read_bytes()[:5000])
     ended = study(copied)
@@ -251,9 +251,7 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
 
 
 def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
-    entry = read_studies(str(made.folder / "study.toml"), StudyOptions(made.folder / "out"))[
-        0
-    ].ledger.entries[0]
+    entry = read_studies(str(made.folder / "study.toml"), made.folder / "out")[0].entries[0]
     run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
     older = replace(run, input=copy.deepcopy(run.input))
     del older.input["network"]["far_distance_m"]
@@ -281,6 +279,6 @@ def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
     study(copied, "--task", "4").check_refused(["--task 4: the study has 4 runs; 0 to 3"])
 
 
-def test_without_slurm_a_submission_says_so(copied, study, monkeypatch):
+def test_without_slurm_a_submission_is_refused(copied, study, monkeypatch):
     monkeypatch.setenv("PATH", str(copied))
     study(copied, "-o", "seed=9", "--slurm").check_refused(["--slurm: there is no sbatch here"])

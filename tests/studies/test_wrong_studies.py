@@ -6,7 +6,7 @@ import pytest
 from small_study import BASE, STUDY
 
 from hpctrip.base.errors import InputError
-from hpctrip.studies.sweep import axes_of
+from hpctrip.studies.studies import axes_of
 
 AXIS = '[[axis]]\nkey = "policy.k"\nvalues = [2, 3]\n'
 VARIANTS = '[[axis]]\nname = "policy"\nvariants = [{label = "a", policy.k = 2}, {label = "b", %s}]\n'
@@ -109,7 +109,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + AXIS + "[small]\nseeds = []\n", ["small.seeds = []: must not be empty"]),
     ],
 )
-def test_a_wrong_grid_is_told_before_anything_is_trained(text, fragments, wrong, tmp_path):
+def test_a_wrong_grid_is_reported_before_anything_is_trained(text, fragments, wrong, tmp_path):
     ended = wrong(text)
     assert ended.code == 2 and len(ended.report) == len(ended.err.splitlines()) <= 2, ended.err
     for fragment in fragments:
@@ -131,7 +131,7 @@ def test_all_faults_of_a_grid_are_one_report(wrong):
     wrong(text).check_refused(["policy.k = three, seed 0", "policy.k = 300, seed 0"], lines=2)
 
 
-def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wrong):
+def test_of_many_faults_the_first_few_are_reported_and_the_others_counted(wrong):
     values = ", ".join(str(300 + n) for n in range(40))
     ended = wrong(HEAD + AXIS.replace("2, 3]", f"{values}]"))
     assert ended.code == 2 and len(ended.report) == 6
@@ -143,7 +143,7 @@ def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wron
     ("arguments", "fragments"),
     [
         (["-o", "policy.kk=3"], ["policy.kk: unknown key"]),
-        (["-o", "seed=9..0"], ["seed=9..0: must rise"]),
+        (["-o", "seed=9..0"], ["-o seed=9..0: must rise", "; e.g. -o policy.k=10,20 or -o seed=0..9"]),
         (["--sweep", "policy.k=2,,3"], ["--sweep policy.k=2,,3: has an empty value"]),
         (["--sweep", "policy.k"], ["--sweep policy.k: not of the form key=value"]),
         (["-o", "train.lr"], ["-o train.lr: not of the form key=value"]),
@@ -152,7 +152,7 @@ def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wron
         (["--import", "none.csv"], ["none.csv: no such file"]),
     ],
 )
-def test_a_wrong_command_is_told_in_one_line(arguments, fragments, wrong):
+def test_a_wrong_command_is_reported_in_one_line(arguments, fragments, wrong):
     ended = wrong(STUDY, *arguments)
     assert ended.code == 2, ended.out
     for fragment in fragments:
@@ -212,13 +212,13 @@ def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
     ],
 )
 def test_the_values_of_an_axis_are_toml_or_texts_or_ranges(line, axes):
-    assert axes_of([line]) == axes
+    assert axes_of([line], "--sweep") == axes
 
 
 def test_of_two_lines_with_one_key_the_last_counts():
-    assert axes_of(["policy.k=2,3", "policy.k=4"]) == {"policy.k": [4]}
+    assert axes_of(["policy.k=2,3", "policy.k=4"], "--sweep") == {"policy.k": [4]}
     with pytest.raises(InputError, match="name 10,000 numbers at most"):
-        axes_of(["seed=0..99999"])
+        axes_of(["seed=0..99999"], "--sweep")
 
 
 def test_a_sweep_is_a_folder_and_overwrites_nothing(hpctrip, tiny, tmp_path):
