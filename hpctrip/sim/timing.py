@@ -97,8 +97,8 @@ def elapsed_s(
     """
     left = np.array(work_s, dtype=np.float64)
     elapsed = np.zeros_like(left)
-    for now_s, end_s, asked_s in islice(spans(start_s, next_change_s), MOST_STEPS):
-        power = rate(asked_s)
+    for now_s, end_s, at_s in islice(spans(start_s, next_change_s), MOST_STEPS):
+        power = rate(at_s)
         span_s = end_s - now_s
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.where(left > 0, left / power, 0.0)

@@ -225,10 +225,10 @@ def bill(
         power_s = np.inf if frozen else world.next_change_s(clock_s, cohort)
         return min(power_s, *(signal.next_change_s(clock_s) for signal in world.signals.values()))
 
-    for begin_s, span_end_s, asked_s in islice(spans(start_s, change_s), MOST_STEPS):
+    for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
-        power = world.power_fraction(start_s if frozen else asked_s)[cohort]
+        power = world.power_fraction(start_s if frozen else at_s)[cohort]
         busy_w, waiting_w = world.throughput.checked_draw_w(power)
         begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
         joules = {
@@ -237,8 +237,8 @@ def bill(
             "comm_energy_j": np.where(begins, world.comm_energy_j, 0.0),
         }
         kwh = sum(joules.values()) / J_PER_KWH
-        joules["carbon_g"] = kwh * world.signals["carbon"].at(asked_s)[cohort]
-        joules["cost"] = kwh * world.signals["price"].at(asked_s)[cohort]
+        joules["carbon_g"] = kwh * world.signals["carbon"].at(at_s)[cohort]
+        joules["cost"] = kwh * world.signals["price"].at(at_s)[cohort]
         for name, amount in joules.items():
             sums[name] += amount
         if last:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from hpctrip.base.text import shown as shown_value
 from hpctrip.config.identity import chosen, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions
-from hpctrip.config.sources import PLUGINS, Source
+from hpctrip.config.sources import PLUGINS, NamedFiles, Source
 from hpctrip.learn.data.cached import digest_of_large
 from hpctrip.runner.experiment import (
     Input,
@@ -110,7 +110,7 @@ def entries(
                 if seed == seeds[0]:
                     run_input.experiment.check()
                 label = labels or run_input.experiment.label
-                grid.append(Entry(choices, label, run_input, *reader.identify(run_input)))
+                grid.append(Entry(choices, label, run_input, *run_identity(run_input, reader.source)))
             except InputError as error:
                 name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
                 for fault in error.faults:
@@ -179,7 +179,7 @@ class _Reader:
         self.file, self.folder = file, folder
         self._layers = cache(lambda *paths: read_user_input(paths, overrides, plugins)[0])
         self._extensions = cache(_executed)
-        self._source = cache(lambda files: files.source(digest_of_large))
+        self.source = cache(lambda files: files.source(digest_of_large))
 
     def read(self, cell: Iterable[_Choice], layers: Iterable[Tables], values: Iterable[Tables]) -> Input:
         """Read the input of one run. Its layers, from below, are the files of the study and of the choices, `common`,
@@ -200,20 +200,25 @@ class _Reader:
             return table
         return table | {PLUGINS: relative_to_folder(table[PLUGINS], self.folder)}
 
-    def identify(self, run_input: Input) -> tuple[Tables, tuple[Source, ...], str]:
-        """(settings, sources, identity) of a run. The contents of files count, not their paths."""
-        sources = [plugin.source for plugin in run_input.extensions.plugins]
-        sources += map(self._source, files_of_input(run_input))
-        experiment = run_input.experiment
-        settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
-        settings = without(settings, [source.key for source in sources])
-        chosen_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
-        besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
-        if raised := raised_rules(experiment):
-            besides["raised rules"] = raised
-        if packages := sorted(map(str, run_input.extensions.packages)):
-            besides["packages"] = packages
-        return settings, tuple(sources), identity(chosen_keys | besides)
+
+def run_identity(
+    run_input: Input, source: Callable[[NamedFiles], Source]
+) -> tuple[Tables, tuple[Source, ...], str]:
+    """(settings, sources, identity) of a run. The identity is the hash of the keys that differ from their defaults and
+    can change a result, of the contents (not the paths) of all files and plug-ins, and of the versions of the rules by
+    which hpctrip and its components compute. `source` gives a file with its digest."""
+    sources = [plugin.source for plugin in run_input.extensions.plugins]
+    sources += map(source, files_of_input(run_input))
+    experiment = run_input.experiment
+    settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
+    settings = without(settings, [source.key for source in sources])
+    chosen_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
+    besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
+    if raised := raised_rules(experiment):
+        besides["raised rules"] = raised
+    if packages := sorted(map(str, run_input.extensions.packages)):
+        besides["packages"] = packages
+    return settings, tuple(sources), identity(chosen_keys | besides)
 
 
 def _executed(*paths: str) -> Extensions:
