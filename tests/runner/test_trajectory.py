@@ -104,7 +104,7 @@ def test_a_round_under_another_key_is_not_used_and_reported_once(files, warnings
     path.write_bytes((files.folder / "ab" / f"{'ab' * 15}.round").read_bytes())
     assert files.round("cd" * 16) is None
     assert files.round("cd" * 16) is None
-    assert len(warnings) == 1 and f"it is that of the key {KEY}" in warnings[0]
+    assert len(warnings) == 1 and f"is that of the key {KEY}" in warnings[0]
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
