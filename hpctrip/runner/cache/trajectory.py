@@ -48,8 +48,6 @@ LOOK_EVERY = 1 / 64
 """Share of the bound that a process may write before it checks the size again."""
 LEFTOVER_S = 86400.0
 """Age at which a temporary file is that of a process that was killed: others are renamed at once."""
-_ALL = "f" * KEY_DIGITS
-"""The lock on removing files; no round has this key."""
 _OWN = re.compile(
     rf"[0-9a-f]{{{KEY_DIGITS - 2}}}({re.escape(ROUND)}|{re.escape(STATE)})(\.[0-9a-f]{{16}}\.tmp)?"
 )
@@ -207,16 +205,10 @@ class CacheFiles:
         self._write(self._path(key, STATE), _STATE_FILE.pack({"key": key}, model.arrays()))
 
     def make_room(self) -> None:
-        """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY, by
-        one process at a time."""
-        if self._unchecked_bytes < LOOK_EVERY * self._most_bytes:
-            return
-        self._unchecked_bytes = 0
-        if self.locks.take(_ALL):
-            try:
-                shrink(self.folder, self._most_bytes)
-            finally:
-                self.locks.give_back(_ALL)
+        """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY."""
+        if self._unchecked_bytes >= LOOK_EVERY * self._most_bytes:
+            self._unchecked_bytes = 0
+            shrink(self.folder, self._most_bytes)
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}{suffix}"
@@ -245,7 +237,8 @@ class CacheFiles:
 
 
 def shrink(folder: Path, most_bytes: float) -> None:
-    """Remove files until the folder is within its bound; files that hpctrip did not name stay."""
+    """Remove files until the folder is within its bound; files that hpctrip did not name stay. Processes that do so at
+    the same time remove the same files."""
     files = []  # (is a round, time of last use, bytes, path): in the order of removal
     long_ago_s = time.time() - LEFTOVER_S
     for name in glob.glob("[0-9a-f][0-9a-f]/*", root_dir=folder):
