@@ -43,6 +43,11 @@ def size_text(num_bytes: float) -> str:
     return f"{num_bytes:.3g} {unit}" if num_bytes < 1000 else f"{num_bytes:,.0f} {unit}"
 
 
+def counted(number: int, name: str) -> str:
+    """1 site, 2 sites."""
+    return f"{number} {name}" + ("" if number == 1 else "s")
+
+
 def screenful(lines: Sequence[str]) -> Iterator[str]:
     """The lines up to SCREEN_BYTES, then the number of lines left out."""
     left = SCREEN_BYTES

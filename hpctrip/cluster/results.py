@@ -22,7 +22,7 @@ from hpctrip.record.reader import common_fields, read_frame
 from hpctrip.record.results_file import Kind, ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
 from hpctrip.record.schema import Attribute, Column, to_columns
-from hpctrip.record.verify import RELATIVE_TOLERANCE
+from hpctrip.record.verify import differing
 from hpctrip.record.writer import file_image
 
 FORMAT = "hpctrip cluster"
@@ -200,9 +200,7 @@ def contradictions(run: ClusterRun) -> Iterator[Fault]:
     }
     for place, pair in checks.items():
         values, expected = map(np.asarray, pair)
-        same = np.isclose(values, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
-        if not same.all():
-            at = int(np.flatnonzero(~same)[0])
+        for at in differing(values, expected, 1e-6)[:1]:
             problem = f"row {at}: is {values[at]:g}, the other columns give {expected[at]:g}"
             yield Fault(f"{run.path}: {place}", problem)
 

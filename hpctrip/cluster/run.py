@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import click
-import numpy as np
 import tomli_w
 
 from hpctrip.base.errors import Fault, InputError
@@ -22,7 +21,7 @@ from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions, Plugin
 from hpctrip.config.sources import named_files, read_sources
 from hpctrip.record.environment import environment
-from hpctrip.record.verify import RELATIVE_TOLERANCE
+from hpctrip.record.verify import differing
 from hpctrip.runner.experiment import merge_layers, read_user_input
 from hpctrip.runner.replay import NotReplayable, other_files, run_plugins, with_files
 from hpctrip.runner.resume import check_name, default_path, locked
@@ -124,11 +123,7 @@ def _differences(run: ClusterRun, result: Result) -> Iterator[Fault]:
             if len(recorded) != len(expected):
                 yield Fault(place, f"has {len(recorded):,} rows, simulated again {len(expected):,}")
                 break
-            if expected.dtype == object:
-                same = recorded == expected
-            else:
-                same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=1e-9, equal_nan=True)
-            if not same.all():
-                at = int(np.flatnonzero(~same)[0])
-                more = f" (and {(~same).sum() - 1:,} more)" if (~same).sum() > 1 else ""
-                yield Fault(f"{place}, row {at}", f"is {recorded[at]}, simulated again {expected[at]}{more}")
+            if len(at := differing(recorded, expected, 1e-9)):
+                more = f" (and {len(at) - 1:,} more)" if len(at) > 1 else ""
+                problem = f"is {recorded[at[0]]}, simulated again {expected[at[0]]}{more}"
+                yield Fault(f"{place}, row {at[0]}", problem)

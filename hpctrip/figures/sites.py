@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from hpctrip.base.text import counted
 from hpctrip.base.units import GB, HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
@@ -45,7 +46,7 @@ def network(run: Run) -> Drawing:
     left.set_xlim(0, 1.04 * max(miles.max(), NEAR_MILES))
     coloured(left, "left", "Simulated\nbandwidth (Gbit/s)", style.BLUE)
     coloured(right, "right", "Simulated delay (s)", style.VERMILLION)
-    count = f"{reading.counted(len(sites), 'site')}, {near} within {NEAR_MILES:,} mi"
+    count = f"{counted(len(sites), 'site')}, {near} within {NEAR_MILES:,} mi"
     style.finish(picture, f"Simulated WAN: {count}; {update}")
 
     columns = {"distance_miles": miles, "bandwidth_gbit_s": gbit_s, "comm_s": comm_s}
@@ -121,8 +122,8 @@ def stragglers(run: Run) -> Drawing:
     num_more = len(stragglers) - len(shown)
     rest = f"{num_more} more not drawn; " if num_more else ""
     label = grouping.grouped([run])[0].label
-    subject = f"{label}, seed {run.meta['seed']}, n = {reading.counted(all_rounds, 'round')}"
-    never = f"{rest}{reading.counted(num_never, 'site')} never the straggler"
+    subject = f"{label}, seed {run.meta['seed']}, n = {counted(all_rounds, 'round')}"
+    never = f"{rest}{counted(num_never, 'site')} never the straggler"
     style.finish(picture, f"{subject}; {reading.provenance([run])}\n{never}")
 
     rows = []

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from hpctrip.base.stats import wilson
-from hpctrip.base.text import printable
+from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, figure
@@ -61,7 +61,7 @@ def facts(run: Run) -> list[str]:
         f"{'synthetic' if meta['synthetic_power'] else 'real'} power",
         f"policy {grouping.grouped([run])[0].label}",
         f"seed {meta['seed']}",
-        f"{reading.counted(meta['num_ranks'], 'rank')}, {meta['transport']}",
+        f"{counted(meta['num_ranks'], 'rank')}, {meta['transport']}",
         f"engine {meta['engine']}",
     )
     return [f"{prefix}data: {meta['data_source'] or 'source not recorded'}", " · ".join(how)]
@@ -110,7 +110,7 @@ def reached(run: Run) -> str:
 def ending(run: Run) -> str:
     """Status, rounds and the rule that ended it."""
     reason = f": {run.meta['stop_reason']}" if run.meta["stop_reason"] else ""
-    return f"{run.meta['status']} after {reading.counted(len(run.rounds), 'round')}{reason}"
+    return f"{run.meta['status']} after {counted(len(run.rounds), 'round')}{reason}"
 
 
 def header(panel: SubFigure, run: Run) -> None:

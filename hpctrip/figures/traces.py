@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import unknown_name
+from hpctrip.base.text import counted, unknown_name
 from hpctrip.base.units import HOUR_S
-from hpctrip.figures.common import reading, style
+from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import TRACES
 
@@ -61,7 +61,7 @@ def power_utilisation(traces: pd.DataFrame) -> Drawing:
     low, high = cells["mean"].min(), cells["mean"].max()
     lines = [
         *aligned(("cell", "domains", "mean", "min", "max", "mean spare"), rows),
-        f"mean utilisation of {reading.counted(len(cells), 'cell')}: {low:.1%} to {high:.1%}",
+        f"mean utilisation of {counted(len(cells), 'cell')}: {low:.1%} to {high:.1%}",
     ]
     return Drawing(picture, cells.reset_index(), lines)
 
@@ -117,7 +117,7 @@ def finish(axes: Axes, traces: pd.DataFrame, drawn: pd.DataFrame, ncols: int = 0
     axes.set_ylabel(f"{traces.attrs['column'].capitalize()} power\nutilisation (%)")
     style.grid(axes, "y")
     days = (drawn["time_s"].max() - drawn["time_s"].min()) / DAY_S
-    size = ", ".join(reading.counted(drawn[name].nunique(), name) for name in ("cell", "domain"))
+    size = ", ".join(counted(drawn[name].nunique(), name) for name in ("cell", "domain"))
     kind = "Synthetic" if drawn.attrs["synthetic"] else "Recorded"
     style.finish(axes.figure, f"{kind} traces: {size}, {days:.3g} days", ncols)
 

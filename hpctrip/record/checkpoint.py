@@ -22,7 +22,7 @@ from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record import schema
-from hpctrip.record.container import Container, Header
+from hpctrip.record.container import Container
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
 
@@ -53,7 +53,7 @@ class Model:
 
     @classmethod
     def of(cls, arrays: dict[str, dict[str, np.ndarray]]) -> Self:
-        """Take the model out of the arrays of a container. Raises KeyError for a missing array."""
+        """Take the model out of the arrays of a container."""
         site_states = {int(site): row for site, row in arrays.pop(_SITE_STATES, {}).items()}
         return cls(**arrays.pop(""), site_states=site_states)
 
@@ -71,15 +71,7 @@ class Checkpoint:
     """Attributes that the resumed results file continues (`created_utc`, `starts`), sources, versions and devices."""
 
 
-class _Header(Header):
-    round: int
-    clock_s: float
-    stop_reason: str
-    about: dict[str, Any]
-    input_toml: str
-
-
-_FILE = Container(MAGIC, _Header, "checkpoint", "give a results file or its .ckpt0 or .ckpt1")
+_FILE = Container(MAGIC, "checkpoint", "give a results file or its .ckpt0 or .ckpt1")
 
 
 def pack(checkpoint: Checkpoint) -> bytes:
@@ -103,8 +95,7 @@ def history_arrays(history: History) -> dict[str, np.ndarray]:
 
 
 def history_of(arrays: dict[str, dict[str, np.ndarray]]) -> History:
-    """The history in the arrays of a container, with the defaults of columns that are newer than the file. Raises
-    KeyError for a missing array."""
+    """The history in the arrays of a container, with the defaults of columns that are newer than the file."""
     for table, names in schema.TABLES.items():
         num_rows = len(arrays[table]["round"])
         for name, spec in names.items():
@@ -120,21 +111,14 @@ def model_bytes(num_params: int, num_slots: int, num_site_values: int) -> int:
 
 def unpack(data: bytes, place: str) -> Checkpoint:
     """Parse the bytes of a checkpoint. Raises InputError, naming `place`, where they are not an intact checkpoint."""
-    return _FILE.unpack(data, place, _parse)
-
-
-def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpoint:
+    header, arrays = _FILE.unpack(data, place)
     model = Model.of(arrays)
-    return Checkpoint(
-        state=State(header.round, header.clock_s, history_of(arrays), header.stop_reason),
-        model=model,
-        input_toml=header.input_toml,
-        metadata=header.about,
-    )
+    state = State(header["round"], header["clock_s"], history_of(arrays), header["stop_reason"])
+    return Checkpoint(state, model, header["input_toml"], header["about"])
 
 
 def read(path: str | Path) -> Checkpoint:
-    """Read a checkpoint. Raises InputError where the file does not exist, is damaged or is malformed."""
+    """Read a checkpoint. Raises InputError where the file does not exist or is damaged."""
     return unpack(read_file(path), str(path))
 
 

@@ -19,38 +19,23 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from hpctrip.base.errors import InputError
 
 _DIGEST_BYTES = 32
-_RESTORE = "restore a copy"
-
-
-class Header(BaseModel):
-    """The header of a file: its arrays, and in a subclass the fields of that file type."""
-
-    model_config = ConfigDict(strict=True)
-
-    arrays: list[tuple[str, Literal["<f4", "<f8", "<i8"], list[int]]]
-
-
-H = TypeVar("H", bound=Header)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Container(Generic[H]):
+class Container:
     """A file type in this format."""
 
     magic: bytes
     """8 bytes, the last of which is the version of the layout."""
-    header: type[H]
     name: str
     """Name of the file type, for messages."""
     hint: str
@@ -70,15 +55,16 @@ class Container(Generic[H]):
             digest.update(part)
         return b"".join([*parts, digest.digest()])
 
-    def unpack(self, data: bytes, place: str, parse: Callable[[H, dict[str, dict[str, np.ndarray]]], T]) -> T:
-        """Verify the bytes of a file and return `parse(header, arrays)`. The arrays are {table: {name: array}} of those
-        named "table/name"; the others are in the table "". Raises InputError, naming `place`, where the bytes are
-        damaged or of another file type or layout, and where `parse` raises ValueError, LookupError or TypeError."""
+    def unpack(self, data: bytes, place: str) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+        """The fields of the header, and the arrays as {table: {name: array}} of those named "table/name"; the others
+        are in the table "". Raises InputError, naming `place`, where the bytes are damaged or of another file type or
+        layout."""
         body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if data[: len(self.magic) - 1] != self.magic[:-1]:
             raise InputError(place, f"is not an hpctrip {self.name}", self.hint)
         if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != stored:
-            raise InputError(place, f"is damaged ({len(data)} bytes do not match their checksum)", _RESTORE)
+            problem = f"is damaged ({len(data)} bytes do not match their checksum)"
+            raise InputError(place, problem, "restore a copy")
         if data[: len(self.magic)] != self.magic:
             writer = re.search(rb'"hpctrip_version": "([\w.+-]+)"', data)
             by = writer[1].decode() if writer else "of unknown version"
@@ -87,22 +73,14 @@ class Container(Generic[H]):
                 f"has layout {data[7]}, written by hpctrip {by}; this hpctrip reads layout {self.magic[7]}",
                 "use the hpctrip that wrote it",
             )
-        try:
-            return parse(*self._parts(memoryview(body)))
-        except (ValueError, LookupError, TypeError) as error:  # pydantic's error is a ValueError
-            raise InputError(place, f"is malformed ({' '.join(str(error).split())})", _RESTORE) from error
-
-    def _parts(self, body: memoryview) -> tuple[H, dict[str, dict[str, np.ndarray]]]:
         start = len(self.magic) + 8
         (length,) = struct.unpack("<Q", body[len(self.magic) : start])
         end = start + length
-        header = self.header.model_validate_json(bytes(body[start:end]))
+        header = json.loads(body[start:end])
         arrays: dict[str, dict[str, np.ndarray]] = {}
-        for path, dtype, shape in header.arrays:
-            start, end = end, end + math.prod(shape) * np.dtype(dtype).itemsize
+        for path, dtype, shape in header.pop("arrays"):
             table, _, name = path.rpartition("/")
-            values = np.frombuffer(body[start:end], dtype=dtype).reshape(shape).copy()
+            values = np.frombuffer(body, dtype, math.prod(shape), end).reshape(shape).copy()
             arrays.setdefault(table, {})[name] = values
-        if end != len(body):
-            raise ValueError(f"{len(body)} bytes, not {end}")
+            end += values.nbytes
         return header, arrays

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctrip.base.io import json_text, write_new
-from hpctrip.base.text import printable
+from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
@@ -68,7 +68,7 @@ def run_facts(run: Run) -> dict[str, Any]:
         "local_training": train,
         "currency": str(run.setting("accounts.currency", "")),
         "num_sites": len(run.sites),
-        **_round_facts(run.rounds),
+        **round_facts(run.rounds),
         "time_to_accuracy_s": run.time_to_accuracy_s,
         "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
@@ -83,7 +83,8 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def _round_facts(rounds: pd.DataFrame) -> dict[str, Any]:
+def round_facts(rounds: pd.DataFrame) -> dict[str, Any]:
+    """The facts of the rounds of a run, from its table /rounds."""
     accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
     evaluated = rounds[["eval_loss", "eval_perplexity"]].dropna()
     return {
@@ -150,7 +151,8 @@ def run_summary(facts: Facts) -> dict[str, str]:
         "sites": f"{facts['num_sites']}, power {facts['power']}{_synthetic(facts['synthetic_power'])}",
         **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
         **_target(facts),
-        **_measured(facts),
+        **drawn(facts),
+        **({"measured by": ", ".join(facts["meters"])} if facts["num_measured_rounds"] else {}),
         "ran on": _machines(facts),
         "model digest": facts["params_digest"] or "not known",
         "hpctrip": facts["hpctrip_version"] + (commit if facts["git_commit"] else ""),
@@ -184,7 +186,6 @@ _WORK = {
 
 
 def _progress(facts: Facts) -> dict[str, str]:
-    phases = ", ".join(f"{name} {facts[f'{name}_wall_s']:.1f}" for name in PHASES)
     loss, perplexity = facts["last_eval_loss"], facts["last_eval_perplexity"]
     return {
         "rounds": f"{facts['num_rounds']}, {_hours(facts['clock_s'])} simulated"
@@ -196,9 +197,15 @@ def _progress(facts: Facts) -> dict[str, str]:
         "cohort": f"{facts['first_num_sites']} sites first, {facts['median_num_sites']:g} median, "
         f"{facts['last_num_sites']} last",
         **energy(facts),
-        "wall time": f"{facts['wall_s']:.1f} s: {phases}; "
-        f"hosts idle for {facts['mean_idle_fraction']:.0%} of training",
+        "wall time": wall_time(facts),
     }
+
+
+def wall_time(facts: Facts) -> str:
+    """The wall time of a run by phase, from `round_facts`."""
+    phases = ", ".join(f"{name} {facts[f'{name}_wall_s']:.1f}" for name in PHASES)
+    idle = f"hosts idle for {facts['mean_idle_fraction']:.0%} of training"
+    return f"{facts['wall_s']:.1f} s: {phases}; {idle}"
 
 
 def energy(facts: Facts) -> dict[str, str]:
@@ -222,8 +229,8 @@ def energy(facts: Facts) -> dict[str, str]:
 _PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
 
 
-def _measured(facts: Facts) -> dict[str, str]:
-    """The measured energy in words; empty where no machine measured any."""
+def drawn(facts: Facts) -> dict[str, str]:
+    """The measured energy of a run as {label: text}, from `round_facts`. Empty where no machine measured any."""
     total_j, number = facts["wall_j"], facts["num_measured_rounds"]
     if not number:
         return {}
@@ -234,7 +241,6 @@ def _measured(facts: Facts) -> dict[str, str]:
     return {
         "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {facts['mean_wall_w']:.1f} W, "
         f"{facts['samples_per_wall_j']:.4g} samples/J",
-        "measured by": ", ".join(facts["meters"]),
     }
 
 
@@ -249,7 +255,7 @@ def _target(facts: Facts) -> dict[str, str]:
 
 
 def _machines(facts: Facts) -> str:
-    hosts = f" on {_counted(len(facts['hosts']), 'host')}" if facts["hosts"] else ""
+    hosts = f" on {counted(len(facts['hosts']), 'host')}" if facts["hosts"] else ""
     named = {
         "transport": facts["transport"],
         "MPI": facts["mpi_library"].partition("\n")[0],
@@ -257,7 +263,7 @@ def _machines(facts: Facts) -> str:
         "device": ", ".join(facts["devices"]),
     }
     words = [f"{name} {fact}" for name, fact in named.items() if fact]
-    return ", ".join([_counted(facts["num_ranks"], "rank") + hosts, *words])
+    return ", ".join([counted(facts["num_ranks"], "rank") + hosts, *words])
 
 
 def _synthetic(is_synthetic: bool) -> str:
@@ -266,10 +272,6 @@ def _synthetic(is_synthetic: bool) -> str:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / HOUR_S:.3f} h"
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}" + ("" if number == 1 else "s")
 
 
 def export(run: ResultsFile, folder: str | Path, overwrite: bool = False) -> list[Path]:

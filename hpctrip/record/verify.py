@@ -42,21 +42,25 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
     problems: list[list[str]] = [[] for _ in rows]
     for name, expected, how in _derived(run, rows):
         recorded, expected = run.rounds[name].to_numpy(), np.asarray(expected)
-        for i in np.flatnonzero(_differ(recorded, expected)):
+        for i in differing(recorded, expected):
             problems[i].append(f"{name} is {recorded[i]:g}, {how} {expected[i]:g}")
     timing = Timing.model_construct(clock=clock)
     for row, texts in zip(rows, problems, strict=True):
         for text in (*texts, *_cohort(row), *_times(row, timing, deadline_s or math.inf), *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)
     reached_s = run.time_to(run.meta["target_accuracy"])
-    if _differ(run.time_to_accuracy_s, reached_s):
+    if differing(run.time_to_accuracy_s, reached_s).size:
         problem = f"is {run.time_to_accuracy_s:g}, the rounds say {reached_s:g}"
         yield Fault(f"{run.path}: time_to_accuracy_s", problem)
 
 
-def _differ(recorded: Any, expected: Any) -> Any:
-    """Whether numbers differ by more than rounding; NaN equals NaN."""
-    return ~np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=1e-12, equal_nan=True)
+def differing(recorded: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
+    """The indices of the elements that differ: texts at all, numbers by more than rounding, which is relative, or
+    `tolerance` near 0. NaN equals NaN."""
+    if np.asarray(expected).dtype == object:
+        return np.flatnonzero(recorded != expected)
+    same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=tolerance, equal_nan=True)
+    return np.flatnonzero(~same)
 
 
 def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, str]]:
@@ -107,22 +111,22 @@ def _times(row: RoundRow, timing: Timing, deadline_s: float) -> Iterator[str]:
     for site in cohort.site[late != (status == Status.LATE)]:
         yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
     expected = timing.makespan_s(cohort.compute_s, cohort.comm_s, status, deadline_s)
-    if _differ(row.makespan_s, expected):
+    if differing(row.makespan_s, expected).size:
         yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {timing.clock})"
     at = cohort.site == row.straggler
     if not at.any():
         yield f"straggler {row.straggler} is not in its cohort"
-    elif asked.any() and _differ(finish_s[at][0], finish_s[asked].max()):
+    elif asked.any() and differing(finish_s[at][0], finish_s[asked].max()).size:
         yield f"straggler {row.straggler} is not the site that finished last"
     else:
         for name in ("compute_s", "comm_s"):
             recorded, expected = getattr(row, f"straggler_{name}"), getattr(cohort, name)[at][0]
-            if _differ(recorded, expected):
+            if differing(recorded, expected).size:
                 yield f"straggler_{name} is {recorded:g}, its cohort says {expected:g}"
 
 
 def _candidates(row: RoundRow) -> Iterator[str]:
     if row.candidates is not None:
         expected = row.candidates.gain / row.candidates.round_s
-        for k in row.candidates.k[_differ(row.candidates.efficiency, expected)]:
+        for k in row.candidates.k[differing(row.candidates.efficiency, expected)]:
             yield f"candidate k = {k}: efficiency is not gain / round_s"

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import DivergedError
-from hpctrip.base.text import size_text
+from hpctrip.base.text import counted, size_text
 from hpctrip.config.component import config_key
 from hpctrip.device.counters import MICRO
 from hpctrip.device.meter import PHASES
@@ -191,13 +191,9 @@ def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
     blocks = rounds[fullest].blocks
     size = max(map(len, blocks))
     return (
-        f"{num_hosts} hosts, but at most {_counted(len(blocks), 'block')} {when} ({_counted(num_sites, 'site')}, up to "
+        f"{num_hosts} hosts, but at most {counted(len(blocks), 'block')} {when} ({counted(num_sites, 'site')}, up to "
         f"{size} in one): {num_hosts - busy} hosts idle; {_idle_hint(host, size)}"
     )
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def _idle_hint(host: Host, size: int) -> str:

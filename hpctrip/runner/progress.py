@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 
+import pandas as pd
 from rich import progress as bars
 from rich.console import Console
 
@@ -14,9 +15,10 @@ import hpctrip
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.schema import time_to_accuracy_s
-from hpctrip.record.show import SPENT, energy
+from hpctrip.record.schema import TABLES, time_to_accuracy_s
+from hpctrip.record.show import drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.callbacks.base import scalars
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
 
@@ -97,41 +99,28 @@ class Progress:
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """Print the closing lines, below the bar."""
         self.bar.stop()
-        rows, target = state.history.rows, self.stop.target_accuracy
+        history, target = state.history, self.stop.target_accuracy
+        facts = round_facts(
+            pd.DataFrame([scalars(row) for row in history.rows], columns=list(TABLES["rounds"]))
+        )
+        facts["currency"] = self.aggregator.experiment.accounts.currency
+        facts["synthetic_signals"] = self.aggregator.world.synthetic_signals
         self.say(
-            f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
+            f"stopped: {state.stop_reason}, after {len(history)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
         )
         if target is not None:
-            reached_s = time_to_accuracy_s(state.history.curve(), target)
-            best = max((row.accuracy for row in state.history.evaluated()), default=float("nan"))
+            reached_s = time_to_accuracy_s(history.curve(), target)
             self.console.print(
                 f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"
                 if reached_s == reached_s
-                else f"time to accuracy {target:g}: not reached (best {best:.4f})"
+                else f"time to accuracy {target:g}: not reached (best {facts['best_accuracy']:.4f})"
             )
-        spent = {
-            "currency": self.aggregator.experiment.accounts.currency,
-            "synthetic_signals": self.aggregator.world.synthetic_signals,
-            **{name: state.history.total(name) for name in SPENT},
-        }
-        for line in energy(spent).values():
-            self.say(f"energy: {line}")
-        total = sum(row.wall_s for row in rows)
-        phases = ", ".join(
-            f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows):.1f}"
-            for name in ("train", "exchange", "evaluate", "record")
+        written = (
+            f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (facts['wall_s'] or math.inf):.2%})"
         )
-        idle = sum(row.idle_fraction * row.train_wall_s for row in rows) / max(
-            sum(r.train_wall_s for r in rows), 1e-9
-        )
-        self.console.print(
-            f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
-            f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (total or math.inf):.2%})"
-        )
-        measured = [row for row in rows if row.wall_j > 0]
-        if joules := sum(row.wall_j for row in measured):
-            samples = sum(row.num_samples for row in measured)
-            self.console.print(f"energy drawn {joules:,.1f} J, {samples / joules:.4g} samples/J")
+        lines = {**energy(facts), "wall time": f"{wall_time(facts)}; {written}", **drawn(facts)}
+        for name, text in lines.items():
+            self.say(f"{name}: {text}")
         for line in self.aggregator.rank_phases(state.history):
             self.say(line)
         self.console.print(f"model digest {digest}")

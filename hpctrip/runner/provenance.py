@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import Fault, InputError, faults_at
@@ -14,8 +13,6 @@ from hpctrip.config.inputs import Tables, resolved
 from hpctrip.config.plugins import Extensions, Plugin
 from hpctrip.config.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named_files, read_sources
 from hpctrip.learn.task import Task
-from hpctrip.record.checkpoint import Checkpoint
-from hpctrip.record.reader import Run
 from hpctrip.runner.experiment import Experiment, Input, experiment_of, merge_layers, resolve
 
 WORKLOAD = "workload."
@@ -29,23 +26,20 @@ def world_files(experiment: Experiment) -> list[NamedFiles]:
     return [file for file in named_files(experiment) if not file.key.startswith(WORKLOAD)]
 
 
-def files_of_world(run_input: Input) -> list[NamedFiles]:
-    """The files of the simulated world that an input names, with those of sites that the policy replaces: it has read
-    their number before."""
-    named = world_files(run_input.experiment)
-    if "sites" in run_input.set_by_policy:
-        named += named_files(experiment_of(run_input.tables).sites, "sites.")
-    return named
-
-
 def files_of_input(run_input: Input) -> list[NamedFiles]:
-    """All files that an input names, including its training data."""
-    return [*files_of_world(run_input), *named_files(run_input.experiment.workload, WORKLOAD)]
+    """All files that an input names, its training data last, with those of sites that the policy replaces: it has read
+    their number before."""
+    experiment, replaced = run_input.experiment, "sites" in run_input.set_by_policy
+    return [
+        *world_files(experiment),
+        *(named_files(experiment_of(run_input.tables).sites, "sites.") if replaced else []),
+        *named_files(experiment.workload, WORKLOAD),
+    ]
 
 
 def world_sources(run_input: Input) -> list[Source]:
     """The files of the simulated world, with digests. Raises InputError where one cannot be read."""
-    return [file.source() for file in files_of_world(run_input)]
+    return [file.source() for file in files_of_input(run_input) if not file.key.startswith(WORKLOAD)]
 
 
 def sources_of(run_input: Input, task: Task) -> list[Source]:
@@ -71,30 +65,20 @@ def learned_tables(experiment: Experiment) -> Flat:
     return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
 
 
-def recorded_plugins(sources: Iterable[Source]) -> list[Source]:
-    """The plug-ins among the sources of a run."""
-    return [source for source in sources if source.key == PLUGINS]
-
-
-def plugin_mismatch(recorded: Sequence[Source], plugins: Sequence[Plugin]) -> str:
-    """Error text where the user's `plugins` differ from those that a run has `recorded`; empty where they are equal.
+def plugin_mismatch(sources: Iterable[Source], plugins: Sequence[Plugin]) -> str:
+    """Error text where the user's `plugins` differ from those among the `sources` of a run; empty where they are equal.
 
     Plug-ins are compared by the digests of their contents, not by their paths.
     """
-    made_with = ", ".join(_named(source) for source in recorded)
+    recorded, now = [s for s in sources if s.key == PLUGINS], [plugin.source for plugin in plugins]
+    made_with, present = (
+        ", ".join(f"{source.path!r} (digest {source.digest})" for source in each) for each in (recorded, now)
+    )
     if recorded and not plugins:
         return f"the run was made with plug-ins, which are code and never run because a file names them: {made_with}"
-    now = [plugin.source for plugin in plugins]
     if {source.digest for source in recorded} == {source.digest for source in now}:
         return ""
-    return (
-        f"the run was made with {made_with or 'no plug-in'}, given {'is' if len(now) == 1 else 'are'} "
-        + ", ".join(map(_named, now))
-    )
-
-
-def _named(source: Source) -> str:
-    return f"{source.path!r} (digest {source.digest})"
+    return f"the run was made with {made_with or 'no plug-in'}, given {'is' if len(now) == 1 else 'are'} {present}"
 
 
 @dataclass(frozen=True)
@@ -108,22 +92,14 @@ class RecordedInput:
     sources: tuple[Source, ...]
 
     @classmethod
-    def _of(cls, place: str, input_toml: str, metadata: Mapping[str, Any]) -> RecordedInput:
+    def of(cls, place: object, input_toml: str, metadata: Mapping[str, Any]) -> RecordedInput:
+        """The input that the file at `place` records, from its text and its attributes or metadata. Raises InputError
+        where it is no valid TOML."""
         try:
             tables = tomllib.loads(input_toml)
         except (ValueError, TypeError) as error:
-            raise InputError(place, f"holds no valid input ({error})", "restore a copy") from None
-        return cls(place, tables, tuple(read_sources(metadata.get("sources", []), place)))
-
-    @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint, file: Path) -> RecordedInput:
-        """The input that a checkpoint records. Raises InputError where it is no valid TOML."""
-        return cls._of(str(file), checkpoint.input_toml, checkpoint.metadata)
-
-    @classmethod
-    def from_results(cls, run: Run) -> RecordedInput:
-        """The input that a results file records. Raises InputError where it is no valid TOML."""
-        return cls._of(str(run.path), run.input_toml, run.meta)
+            raise InputError(str(place), f"holds no valid input ({error})", "restore a copy") from None
+        return cls(str(place), tables, tuple(read_sources(metadata.get("sources", []), place)))
 
     def overlaid(self, layers: Sequence[Tables], extensions: Extensions) -> Input:
         """The recorded input, overlaid with the user's `layers`.
@@ -138,7 +114,7 @@ class RecordedInput:
 
     def refuse_other_plugins(self, extensions: Extensions) -> None:
         """Raise InputError where the user's plug-ins are not those of the run."""
-        if problem := plugin_mismatch(recorded_plugins(self.sources), extensions.plugins):
+        if problem := plugin_mismatch(self.sources, extensions.plugins):
             raise InputError(self.place, problem, "give the same again, e.g. --plugin PATH")
 
     def refuse_other_input(self, run_input: Input) -> None:

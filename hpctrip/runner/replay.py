@@ -11,7 +11,7 @@ import functools
 import glob
 import itertools
 import pkgutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -23,14 +23,15 @@ from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions, Plugin, installed
-from hpctrip.config.sources import NamedFiles, Source, differing, is_pattern, read_sources
+from hpctrip.config.sources import PLUGINS, NamedFiles, Source, is_pattern, read_sources
+from hpctrip.config.sources import differing as differing_sources
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.schema import tables
-from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE, verify
+from hpctrip.record.verify import MOST_FAULTS, differing, verify
 from hpctrip.runner.experiment import experiment_of
-from hpctrip.runner.provenance import plugin_mismatch, recorded_plugins, world_files
+from hpctrip.runner.provenance import plugin_mismatch, world_files
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Simulation, State
@@ -114,12 +115,11 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
 
 def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[Plugin]) -> None:
     """Run the user's plug-ins that the run recorded. Raises NotReplayable where recorded ones are missing."""
-    needed = recorded_plugins(recorded)
-    digests = {source.digest for source in needed}
+    digests = {source.digest for source in recorded if source.key == PLUGINS}
     # several files are verified at once, and not all need the same plug-ins
     own = tuple(plugin for plugin in plugins if plugin.source.digest in digests)
-    candidates = own or (tuple(plugins) if needed else ())
-    if problem := plugin_mismatch(needed, candidates):
+    candidates = own or (tuple(plugins) if digests else ())
+    if problem := plugin_mismatch(recorded, candidates):
         raise NotReplayable(f"{problem}; name the same, e.g. --plugin PATH")
     Extensions(candidates, installed()).run()
 
@@ -132,7 +132,7 @@ def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Sou
             f"{after.path} has the digest {after.digest}, the run read one of {before.digest}",
             "give the file that the run read",
         )
-        for before, after in differing(recorded, read)
+        for before, after in differing_sources(recorded, read)
     ]
 
 
@@ -193,10 +193,8 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
         "throughput_fraction": world.throughput_fraction(0.0),
         "work_s": world.timing.seconds_per_sample * simulation.num_visits,
     }
-    for name, values in expected.items():
-        if name in run.sites and name not in run.sites.attrs["added"]:
-            recorded = run.sites[name].to_numpy()
-            yield from _differences("{0}: site {1}", run, range(len(world)), name, recorded, values)
+    recorded = {name: run.sites[name].to_numpy() for name in ("site", *expected) if name in run.sites}
+    yield from _differences(run, "sites", recorded, expected)
 
 
 def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Fault]:
@@ -223,36 +221,41 @@ def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Faul
                 again = replace(again, candidates=row.candidates)
         expected.append(again)
         state = State(row.round, row.clock_s, state.history.appended(row))
-    yield from _rows(run, History(history.rows[: len(expected)]), History(tuple(expected)))
+    histories = History(history.rows[: len(expected)]), History(tuple(expected))
+    before, after = (
+        {
+            table: {name: column.values for name, column in names.items()}
+            for table, names in tables(each).items()
+        }
+        for each in histories
+    )
+    for table in ("rounds_sites", "candidates", "rounds"):
+        yield from _differences(run, table, before[table], after[table])
 
 
-def _rows(run: Run, recorded: History, expected: History) -> Iterator[Fault]:
-    """One fault for every column that differs from the recomputed one; columns that the file lacks are skipped."""
-    places = {
-        "rounds_sites": ("{0}: round {1}, site {2}", ["round", "site"]),
-        "candidates": ("{0}: round {1}, candidate k = {2}", ["round", "k"]),
-        "rounds": ("{0}: round {1}", ["round"]),
-    }
-    before, after = tables(recorded), tables(expected)
-    for table, (place, names) in places.items():
-        keys = list(zip(*(before[table][name].values for name in names), strict=True))
-        for name, column in before[table].items():
-            if name in after[table] and name not in run.tables[table].attrs["added"]:
-                yield from _differences(place, run, keys, name, column.values, after[table][name].values)
+_PLACES = {
+    "sites": {"site": "site"},
+    "rounds": {"round": "round"},
+    "rounds_sites": {"round": "round", "site": "site"},
+    "candidates": {"round": "round", "k": "candidate k ="},
+}
+"""{table: {column: word}} of the columns that identify a row."""
 
 
 def _differences(
-    place: str, run: Run, keys: Sequence[Any], name: str, recorded: np.ndarray, expected: np.ndarray
+    run: Run, table: str, recorded: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> Iterator[Fault]:
-    """One fault for the first element that differs, with the number of the others. `place` is the template of its
-    place, filled in with the file and the element's key."""
-    same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=1e-12, equal_nan=True)
-    if not same.all():
-        first = int(np.flatnonzero(~same)[0])
-        more = f" (and {(~same).sum() - 1} more)" if (~same).sum() > 1 else ""
-        key = keys[first] if isinstance(keys[first], tuple) else (keys[first],)
-        problem = f"{name} is {recorded[first]:g}, recomputed {expected[first]:g}{more}"
-        yield Fault(place.format(run.path, *key), problem)
+    """One fault for every column of a table that differs from the recomputed one: the first element that does, and the
+    number of the others. Columns that the file lacks are skipped."""
+    for name, values in expected.items():
+        if name not in recorded or name in run.tables[table].attrs["added"]:
+            continue
+        at = differing(recorded[name], values)
+        if len(at):
+            row = ", ".join(f"{word} {recorded[key][at[0]]}" for key, word in _PLACES[table].items())
+            more = f" (and {len(at) - 1} more)" if len(at) > 1 else ""
+            problem = f"{name} is {recorded[name][at[0]]:g}, recomputed {values[at[0]]:g}{more}"
+            yield Fault(f"{run.path}: {row}", problem)
 
 
 def _short(sites: np.ndarray) -> str:

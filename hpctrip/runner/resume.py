@@ -156,7 +156,8 @@ def start_resumed(
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
         layers, extensions = read_user_input(paths, overrides, plugins)
         replaced = _replaceable(path)
-        run_input = RecordedInput.from_checkpoint(checkpoint, file).overlaid(layers, extensions)
+        recorded = RecordedInput.of(file, checkpoint.input_toml, checkpoint.metadata)
+        run_input = recorded.overlaid(layers, extensions)
         return _resumed(Start(run_input, path, lock), checkpoint, file, faults, replaced)
 
 
@@ -183,7 +184,7 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
         if not Path(out).exists():
             return start
         earlier = open_run(out)  # a run without checkpoints, or one that ended before its first
-        RecordedInput.from_results(earlier).refuse_other_input(run_input)
+        RecordedInput.of(earlier.path, earlier.input_toml, earlier.meta).refuse_other_input(run_input)
         done = earlier.status == "finished"
         if done and not _is_over(earlier, earlier.history(), run_input.experiment):
             raise InputError(
@@ -232,11 +233,12 @@ def _resumed(
     Raises InputError where the checkpoint or the results file that is `replaced` records another input, and where a
     file of the simulated world has changed. Training data are compared later, when they are prepared.
     """
-    recorded = RecordedInput.from_checkpoint(checkpoint, file)
+    recorded = RecordedInput.of(file, checkpoint.input_toml, checkpoint.metadata)
     recorded.refuse_other_input(start.run_input)
     refuse_changed(recorded.sources, world_sources(start.run_input), file)
     if replaced is not None:
-        RecordedInput.from_results(replaced).refuse_other_input(start.run_input)
+        before = RecordedInput.of(replaced.path, replaced.input_toml, replaced.meta)
+        before.refuse_other_input(start.run_input)
     notes = [
         *(f"skipped: {fault}" for fault in faults),
         f"going on after round {checkpoint.state.round}, from {file}",
@@ -278,7 +280,7 @@ def start_retimed(
     recorded input names has changed."""
     run = open_run(source)
     run.history()  # raises for a damaged file before anything is computed
-    recorded = RecordedInput.from_results(run)
+    recorded = RecordedInput.of(run.path, run.input_toml, run.meta)
     layers, extensions = read_user_input(paths, overrides, plugins)
     run_input = recorded.overlaid([_NO_MODEL, *layers], extensions)
     recorded.refuse_other_learning(run_input)

@@ -13,9 +13,10 @@ import numpy as np
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare, in_order
+from hpctrip.base.text import counted
 from hpctrip.base.units import MILE_M
 from hpctrip.figures import sweeps
-from hpctrip.figures.common.reading import counted, with_sites
+from hpctrip.figures.common.reading import with_sites
 from hpctrip.record.reader import Run
 from paper.claim import (
     Evidence,

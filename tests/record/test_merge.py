@@ -1,16 +1,18 @@
-"""`merge` gathers the runs of a sweep in one table."""
+"""`merge` gathers the runs of a sweep in one table; its CSV files hold no text that another program evaluates."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 
 import h5py
+import numpy as np
 import pandas as pd
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.record.merge import write_merged
+from hpctrip.record.merge import csv_bytes, write_merged
 from hpctrip.record.reader import open_runs
 from hpctrip.record.writer import write_run
 
@@ -90,3 +92,19 @@ def test_a_file_that_is_no_table_is_never_overwritten(content, sweep):
 def test_a_table_is_named_like_a_results_file(name, sweep):
     with pytest.raises(InputError, match=r"does not end in \.h5 or \.hdf5"):
         write_merged(name and sweep / name, open_runs([sweep]))
+
+
+def test_numbers_keep_their_digits_and_ordinary_texts_are_as_they_are(read_back):
+    frame = pd.DataFrame(
+        {"x": [0.1, np.nan], "n": [2**62, -1], "name": ["a b", 'c, "d"'], "yes": [True, False]}
+    )
+    written = read_back(io.BytesIO(csv_bytes(frame)), frame)
+    pd.testing.assert_frame_equal(written, frame, check_exact=True)
+
+
+def test_texts_are_neither_formulas_nor_lines():
+    texts = ["=1+1", "@x", "-x", "+x", "-3", "+1e3", "", "a\rb\nc", "\x1b[31m"]
+    csv = csv_bytes(pd.DataFrame({"=name": texts})).decode()
+    assert csv.splitlines() == [
+        "'=name", "'=1+1", "'@x", "'-x", "'+x", "-3", "+1e3", '""', "a\\rb\\nc", "\\x1b[31m",
+    ]  # fmt: skip

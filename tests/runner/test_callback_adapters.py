@@ -1,15 +1,27 @@
-"""TensorBoard and MLflow read back what the callbacks wrote. Each test skips by name where its extra is not
+"""TensorBoard, MLflow and Prometheus read back what the callbacks wrote. Each test skips by name where its extra is not
 installed."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hpctrip.base.errors import InputError
+from hpctrip.device.meter import PHASES
+from hpctrip.ranks.base import hostname
+from hpctrip.record.reader import open_run
 from hpctrip.runner.callbacks import RunFacts, scalars
 from hpctrip.runner.callbacks.mlflow import Mlflow
+from hpctrip.runner.callbacks.prometheus import Prometheus
 from hpctrip.runner.callbacks.tensorboard import BY_CLOCK, TensorBoard
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "howto" / "grafana.json"
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +36,9 @@ def rows(trained):
 def facts(tmp_path):
     """`facts(rows)`: of a run that has come so far."""
 
-    def build(rounds=(), created="2026-11-22T10:00:00+00:00"):
+    def build(rounds=(), created="2026-11-22T10:00:00+00:00", hosts=("here",)):
         values = {"seed": 3, "policy": {"kind": "random", "k": 2}, "label": "x" * 1000}
-        return RunFacts("tiny", tmp_path / "it's 100 %.h5", created, values, tuple(rounds))
+        return RunFacts("tiny", tmp_path / "it's 100 %.h5", created, values, tuple(rounds), hosts)
 
     return build
 
@@ -129,3 +141,142 @@ def test_mlflow_has_one_run_with_its_input_and_every_round_however_often_it_was_
     (_, other), client = logged()
     assert other.info.status == "FAILED"
     check_same(points(client, other, "clock_s"), finite(rows, "clock_s"))
+
+
+@pytest.fixture
+def parsed(tmp_path):
+    """`parsed()`: {(metric, rank or host, phase): value} of the file; every sample has the label of its run."""
+    pytest.importorskip(
+        "prometheus_client", reason="prometheus_client is not installed (the extra [metrics])"
+    )
+    from prometheus_client.parser import text_string_to_metric_families
+
+    def read():
+        (path,) = tmp_path.rglob("*.prom")
+        values = {}
+        for family in text_string_to_metric_families(path.read_text()):
+            assert family.documentation and family.name.startswith("hpctrip_")
+            for sample in family.samples:
+                assert f"{sample.labels['run']}.h5.prom" == path.name
+                owner = sample.labels.get("rank", sample.labels.get("host", ""))
+                series = sample.name, owner, sample.labels.get("phase", "")
+                assert series not in values
+                values[series] = sample.value
+        return values
+
+    return read
+
+
+def totals_of(num_ranks, readers=()):
+    """Rank r has spent 10 r + p seconds in phase p, readers ten times as many joules."""
+    wall_s = 10.0 * np.arange(num_ranks) + np.arange(len(PHASES))[:, None]
+    wall_j = np.full_like(wall_s, np.nan)
+    wall_j[:, list(readers)] = 10 * wall_s[:, list(readers)]
+    return wall_s, wall_j
+
+
+def test_prometheus_has_the_totals_of_the_rounds(parsed, facts, rows):
+    follow(Prometheus(), facts(), rows, "finished")
+    values = {name: value for (name, rank, _), value in parsed().items() if not rank}
+    assert values["hpctrip_rounds_total"] == values["hpctrip_round_seconds_count"] == 3
+    assert values["hpctrip_round_seconds_sum"] == pytest.approx(sum(row.wall_s for row in rows))
+    assert values["hpctrip_samples_total"] == sum(row.num_samples for row in rows)
+    assert values["hpctrip_accuracy"] == rows[-1].accuracy
+    assert values["hpctrip_simulated_seconds"] == rows[-1].clock_s and values["hpctrip_running"] == 0
+
+
+def test_prometheus_has_the_seconds_of_ranks_and_the_joules_of_machines(parsed, facts):
+    """Rank 2 reads the counters of the machine that ranks 0 and 2 are on, rank 1 those of another, rank 3 none."""
+    callback = Prometheus()
+    callback.start(facts(hosts=("here", "there", "here", "nowhere")))
+    callback.measured(*totals_of(4, readers=(1, 2)))
+    callback.end("finished")
+    values = parsed()
+    seconds, joules = (
+        {series[1:]: value for series, value in values.items() if series[0] == f"hpctrip_{name}_total"}
+        for name in ("phase_seconds", "energy_joules")
+    )
+    assert seconds.keys() == {(rank, phase) for rank in "0123" for phase in PHASES}
+    assert joules.keys() == {(host, phase) for host in ("here", "there") for phase in PHASES}
+    assert (
+        seconds["1", "train"] == 11 and joules["there", "evaluate"] == 130 and joules["here", "record"] == 200
+    )
+
+
+def test_prometheus_counts_all_rounds_of_a_resumed_run_and_its_ranks_anew(parsed, facts, rows):
+    callback = Prometheus()
+    callback.start(facts(rows[:2]))
+    values = parsed()
+    assert values["hpctrip_rounds_total", "", ""] == 2 and values["hpctrip_running", "", ""] == 1
+    assert values["hpctrip_phase_seconds_total", "0", "train"] == 0
+    callback.round(rows[2])
+    callback.end("interrupted")
+    assert parsed()["hpctrip_rounds_total", "", ""] == 3
+
+
+def test_prometheus_replaces_no_file_of_another_program(facts):
+    place = Path(f"{facts().path}.prom")
+    place.write_text("# HELP node_load1 1m load average.")
+    with pytest.raises(InputError, match="exists and is no file of metrics of hpctrip"):
+        Prometheus().start(facts())
+    assert "node_load1" in place.read_text()
+
+
+def test_prometheus_leaves_unknown_numbers_out(parsed, facts, rows):
+    callback = Prometheus()
+    callback.start(facts([replace(rows[0], eval_seen=0)]))
+    callback.measured(*totals_of(1))
+    callback.end("finished")
+    names = {name for name, _, _ in parsed()}
+    assert "hpctrip_energy_joules_total" not in names and "hpctrip_accuracy" not in names
+
+
+def test_prometheus_writes_once_a_second_and_at_the_end(facts, rows, monkeypatch):
+    pytest.importorskip("prometheus_client")
+    written = []
+    monkeypatch.setattr("hpctrip.runner.callbacks.prometheus.replace_file", lambda *a, **k: written.append(a))
+    callback = Prometheus()
+    callback.start(facts())
+    for row in rows * 100:
+        callback.round(row)
+    before = len(written)
+    callback.end("finished")
+    assert before < 100 and len(written) == before + 1
+
+
+def test_a_run_writes_for_prometheus_into_the_folder_of_the_input(hpctrip, tiny, tmp_path, parsed):
+    folder, run = tmp_path / "collected", tmp_path / "small.h5"
+    lines = ("-o", f"callbacks.prometheus.folder='{folder}'", "-o", "meter.assumed_w=40")
+    assert hpctrip("run", tiny, *lines, "--out", run).code == 0
+    values, rounds = parsed(), open_run(run).rounds
+    assert [file.name for file in folder.iterdir()] == ["small.h5.prom"] and values[
+        "hpctrip_rounds_total", "", ""
+    ] == 3
+    for phase in PHASES:
+        for metric, owner, unit in (("phase_seconds", "0", "s"), ("energy_joules", hostname(), "j")):
+            value = values[f"hpctrip_{metric}_total", owner, phase]
+            assert value == pytest.approx(rounds[f"{phase}_wall_{unit}"].sum(), rel=1e-9)
+
+
+def test_prometheus_names_its_missing_package(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"prometheus_client not installed.*\[metrics\]"):
+        Prometheus().check()
+
+
+def test_the_dashboard_uses_metrics_and_labels_that_exist(parsed, facts, rows):
+    callback = Prometheus()
+    callback.start(facts(rows))
+    callback.measured(*totals_of(1, readers=(0,)))
+    callback.end("finished")
+    written = {name for name, _, _ in parsed()}
+    dashboard = json.loads(DASHBOARD.read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert {name for line in asked for name in re.findall(r"hpctrip_\w+", line)} <= written
+    labels = {
+        label
+        for line in asked
+        for group in re.findall(r"(?:by|on) \(([\w, ]+)\)", line)
+        for label in group.split(", ")
+    }
+    assert labels == {"run", "rank", "host", "phase", "instance"} and len(asked) >= 8

@@ -107,7 +107,7 @@ def lines_of(folder):
     return [json.loads(line) for line in (folder / "run.h5.jsonl").read_text().splitlines()]
 
 
-def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(recorded, rows):
+def test_a_callback_is_called_at_the_start_after_every_round_and_at_the_end(recorded, rows):
     folder, ended = recorded
     assert ended.code == 0, ended.err
     assert notes_of(folder) == [
@@ -117,7 +117,7 @@ def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(record
     ]
 
 
-def test_its_fault_is_said_once_in_one_line_that_names_it_and_the_round(recorded):
+def test_an_error_of_a_callback_is_one_line_that_names_it_and_the_round(recorded):
     warnings = [line for line in recorded[1].out.splitlines() if line.startswith("warning: callbacks.")]
     assert sorted(warnings) == [
         "warning: callbacks.broken, round 2: RuntimeError: no such thing; it is not called again",
@@ -132,7 +132,7 @@ def test_the_run_is_the_same_with_and_without_callbacks(recorded, trained):
     assert run.cohorts["site"].tolist() == plain.cohorts["site"].tolist() and verify(run) == []
 
 
-def test_the_example_of_the_contract_ends_a_run_which_says_so(hpctrip, tiny, tmp_path, own_components, rows):
+def test_the_example_in_the_documentation_ends_a_run(hpctrip, tiny, tmp_path, own_components, rows):
     """The round in progress when a callback asks for the end is finished; the same command then has nothing to do."""
     assert sum(map(bool, EXAMPLE.splitlines())) <= 12
     (tmp_path / "example.py").write_text(EXAMPLE)
@@ -162,7 +162,7 @@ def test_a_line_of_json_holds_the_numbers_of_a_round(recorded, rows):
         ("run.h5", "run.h5: is the results file of the run"),
     ],
 )
-def test_lines_replace_no_file_of_anything_else(path, message, hpctrip, tiny, tmp_path, monkeypatch):
+def test_jsonl_replaces_no_other_file(path, message, hpctrip, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inp.toml").write_text(tiny.read_text())
     hpctrip("run", "inp.toml", "--out", "run.h5", "-o", f"callbacks.jsonl={{path={path!r}}}").check_refused(
@@ -173,7 +173,7 @@ def test_lines_replace_no_file_of_anything_else(path, message, hpctrip, tiny, tm
 
 
 @pytest.mark.parametrize("content", ["", '{"round": 1}\n{"rou', "text", "[1]"])
-def test_an_earlier_file_of_lines_is_known_by_its_first_line(content, tmp_path):
+def test_jsonl_recognises_its_own_file_by_the_first_line(content, tmp_path):
     (tmp_path / "run.h5.jsonl").write_text(content)
     refused = contextlib.nullcontext()
     if content and "round" not in content:
@@ -182,7 +182,7 @@ def test_an_earlier_file_of_lines_is_known_by_its_first_line(content, tmp_path):
         CALLBACKS["jsonl"]().check_outputs(tmp_path / "run.h5")
 
 
-def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(recorded, hpctrip):
+def test_a_resumed_run_reports_only_new_rounds_and_repeats_no_line(recorded, hpctrip):
     """An earlier start was killed after it had told of round 3 and before it saved it."""
     folder, _ = recorded
     with open(folder / "run.h5.jsonl", "a") as file:
@@ -206,31 +206,51 @@ def calls(callbacks, folder, warnings, **options):
 
 
 class Stuck(Callback):
-    """Does not come back from its first round."""
-
-    _seen: list
-
-    def start(self, run):
-        self._seen = []
+    """Does not return from its first round."""
 
     def round(self, row):
-        self._seen.append(row.round)
         FREE.wait()
 
 
-def test_a_callback_that_is_stuck_holds_the_run_up_until_its_limit_and_is_not_called_again(rows, tmp_path):
-    warnings, stuck = [], Stuck()
-    callbacks = calls({"slow": stuck}, tmp_path, warnings, limit_s=0.1)
-    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
+class Nameless(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+class Unprintable(Callback):
+    """Raises an error whose description raises another."""
+
+    def round(self, row):
+        raise Nameless
+
+
+class Wants(Callback):
+    """Asks for an end from round 2 on."""
+
+    start_limit_s: ClassVar[float] = 60.0
+    answer: Any
+
+    def round(self, row):
+        return self.answer if row.round >= 2 else None
+
+
+@pytest.mark.parametrize(
+    ("callback", "fault"),
+    [
+        (Stuck(), "round 1: TimeoutError: not done within 0.1 s"),
+        (Unprintable(), "round 1: Nameless: no text"),
+        (Wants(answer=True), "round 2: TypeError: round() returned bool, not a text or None"),
+    ],
+)
+def test_a_callback_that_fails_is_reported_once_and_not_called_again(callback, fault, rows, tmp_path):
+    callbacks = calls({"mine": callback}, tmp_path, warnings := [], limit_s=0.1)
+    assert [callbacks.round(row, *TOTALS) for row in (*rows, rows[0])] == [""] * 3
     callbacks.end("finished")
-    assert warnings == [
-        "warning: callbacks.slow, round 1: TimeoutError: not done within 0.1 s; it is not called again"
-    ]
-    assert stuck._seen == [1]
+    assert warnings == [f"warning: callbacks.mine, {fault}; it is not called again"]
     FREE.set()
 
 
-def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows, tmp_path, monkeypatch):
+def test_ctrl_c_during_a_callback_ends_the_run(rows, tmp_path, monkeypatch):
     def interrupted(future, limit_s):
         raise KeyboardInterrupt
 
@@ -241,16 +261,6 @@ def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows,
     assert warnings == []
 
 
-class Wants(Callback):
-    """Asks for an end from a round on."""
-
-    start_limit_s: ClassVar[float] = 60.0
-    answer: Any
-
-    def round(self, row):
-        return self.answer if row.round >= 2 else None
-
-
 def test_the_first_reason_for_an_end_counts_and_is_one_line_that_names_the_callback(rows, tmp_path):
     wants = {"quiet": Wants(answer=""), "a": Wants(answer="enough\nnow"), "b": Wants(answer="other")}
     callbacks = calls(wants, tmp_path, warnings := [])
@@ -258,31 +268,7 @@ def test_the_first_reason_for_an_end_counts_and_is_one_line_that_names_the_callb
     assert warnings == []
 
 
-def test_an_answer_that_is_no_text_is_a_fault(rows, tmp_path):
-    callbacks = calls({"odd": Wants(answer=True)}, tmp_path, warnings := [])
-    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
-    assert warnings == [
-        "warning: callbacks.odd, round 2: TypeError: round() returned bool, not a text or None; it is not called again"
-    ]
-
-
-def test_a_callback_that_fails_while_it_is_described_is_switched_off_too(rows, tmp_path):
-    class Nameless(Exception):
-        def __str__(self):
-            raise RuntimeError
-
-    class Odd(Callback):
-        def round(self, row):
-            raise Nameless
-
-    warnings = []
-    callbacks = calls({"odd": Odd()}, tmp_path, warnings)
-    callbacks.round(rows[0], *TOTALS)
-    callbacks.end("failed")
-    assert warnings == ["warning: callbacks.odd, round 1: Nameless: no text; it is not called again"]
-
-
-def test_a_table_is_named_by_the_user_and_is_of_the_kind_of_its_name_unless_it_says_otherwise():
+def test_the_kind_of_a_callback_is_by_default_the_name_of_its_table():
     run_input = read_input([], ["callbacks.jsonl.path='a'", "callbacks.second={kind='jsonl', path='b'}"])
     assert {name: (c.kind, c.path) for name, c in run_input.experiment.callbacks.items()} == {
         "jsonl": ("jsonl", "a"),
@@ -308,33 +294,27 @@ def test_a_wrong_table_is_one_clear_line(line):
     assert WRONG[line] in str(refused.value) and len(refused.value.faults) == 1
 
 
-@pytest.mark.parametrize("kind", ["mlflow", "tensorboard"])
-def test_an_extra_that_is_not_installed_is_one_line_at_check_and_at_the_start(
+@pytest.mark.parametrize("kind", ["mlflow", "tensorboard", "jsonl"])
+def test_a_callback_whose_check_fails_is_one_line_at_check_and_at_the_start(
     kind, hpctrip, tiny, tmp_path, monkeypatch
 ):
+    def check(self):
+        raise ZeroDivisionError("nothing to divide by")
+
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(CALLBACKS["jsonl"], "check", check)
+    fragments = [f'callbacks: kind = "{kind}": {kind}', "not installed", f".[{kind}]'"]
+    if kind == "jsonl":
+        fragments = ["callbacks.jsonl: fails before the run: ZeroDivisionError: nothing to divide by"]
     line, path = f"callbacks.{kind}={{}}", tmp_path / "run.h5"
     for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
-        ended.check_refused([f'callbacks: kind = "{kind}": {kind}', "not installed", f".[{kind}]'"])
+        ended.check_refused(fragments)
     assert not path.exists()
     off = ("-o", f"callbacks.{kind}.enabled=false")
     assert hpctrip("check", tiny, "-o", line, *off).code == 0
 
 
-def test_one_that_cannot_say_what_it_needs_is_one_line_before_the_run(hpctrip, tiny, tmp_path, monkeypatch):
-    def check(self):
-        raise ZeroDivisionError("nothing to divide by")
-
-    monkeypatch.setattr(CALLBACKS["jsonl"], "check", check)
-    line, path = "callbacks.jsonl={}", tmp_path / "run.h5"
-    for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
-        ended.check_refused(
-            ["callbacks.jsonl: fails before the run: ZeroDivisionError: nothing to divide by"]
-        )
-    assert not path.exists()
-
-
 def test_keys_describes_the_callbacks(hpctrip):
     ended = hpctrip("keys", "callbacks")
-    assert "[callbacks]  kind: " in ended.out and "`[callbacks.tensorboard]`" in ended.out
+    assert "# `[callbacks]`" in ended.out and "`[callbacks.tensorboard]`" in ended.out
     assert "tracking_uri" in ended.out

@@ -31,11 +31,6 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
     return runs
 
 
-def counted(number: int, name: str) -> str:
-    """1 site, 2 sites."""
-    return f"{number} {name}" + ("" if number == 1 else "s")
-
-
 def percent(fraction: float) -> str:
     """45 %, 45.2 %, or "none" for NaN."""
     return "none" if np.isnan(fraction) else f"{100 * fraction:.3g} %"

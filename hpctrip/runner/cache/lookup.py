@@ -76,16 +76,6 @@ def key_chain(key: str, simulation: Simulation, history: History) -> list[str]:
     return keys
 
 
-def rounds_of(key: str, simulation: Simulation, run: Run) -> dict[str, CachedRound]:
-    """{key: round} of a results file whose training begins at `key`, in order; it has the last model's digest only."""
-    history = run.history()
-    keys = key_chain(key, simulation, history)[1:]
-    rounds = {key: CachedRound(row, "") for key, row in zip(keys, history.rows, strict=True)}
-    if keys:
-        rounds[keys[-1]] = replace(rounds[keys[-1]], params_digest=run.meta["params_digest"])
-    return rounds
-
-
 def usable(cached: CachedRound | None, evaluated: bool) -> CachedRound | None:
     """The cached round, unless its model was not evaluated and has to be."""
     return cached if cached is not None and (cached.row.eval_seen or not evaluated) else None
@@ -145,7 +135,10 @@ class CacheLookup:
                 f"warning: {run.path} was trained with another hpctrip or torch, or on another machine: rounds that "
                 "are trained here may differ from its own in their last bits"
             )
-        rounds = rounds_of(self.learning_key, self.aggregator.simulation, run)
+        history = run.history()
+        keys = key_chain(self.learning_key, self.aggregator.simulation, history)[1:]
+        digests = [*[""] * (len(keys) - 1), run.meta["params_digest"]]  # of the last model only
+        rounds = dict(zip(keys, map(CachedRound, history.rows, digests), strict=True))
         return lambda draft, key, evaluated: usable(rounds.get(key), evaluated)
 
     def _find_in_cache(self, files: CacheFiles) -> FindRound:

@@ -33,7 +33,7 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file, replace_file, unwritable
 from hpctrip.record.checkpoint import Model, history_arrays, history_of
-from hpctrip.record.container import Container, Header
+from hpctrip.record.container import Container
 from hpctrip.record.lock import is_at
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.rounds import History, RoundRow, Status
@@ -48,8 +48,6 @@ LOOK_EVERY = 1 / 64
 """Share of the bound that a process may write before it checks the size again."""
 LEFTOVER_S = 86400.0
 """Age at which a temporary file is that of a process that was killed: others are renamed at once."""
-_ALL = "f" * KEY_DIGITS
-"""The lock on removing files; no round has this key."""
 _OWN = re.compile(
     rf"[0-9a-f]{{{KEY_DIGITS - 2}}}({re.escape(ROUND)}|{re.escape(STATE)})(\.[0-9a-f]{{16}}\.tmp)?"
 )
@@ -103,17 +101,9 @@ def arrived_mask(status: np.ndarray) -> np.ndarray:
     return (status == Status.ARRIVED) | (status == Status.DIVERGED)
 
 
-class _ModelHeader(Header):
-    key: str
-
-
-class _RoundHeader(_ModelHeader):
-    params_digest: str
-
-
 _HINT = "remove it: it will be made again"
-_ROUND_FILE = Container(b"HPCROUN\x03", _RoundHeader, "trajectory's round", _HINT)
-_STATE_FILE = Container(b"HPCSTAT\x01", _ModelHeader, "trajectory's model", _HINT)
+_ROUND_FILE = Container(b"HPCROUN\x03", "trajectory's round", _HINT)
+_STATE_FILE = Container(b"HPCSTAT\x01", "trajectory's model", _HINT)
 
 
 class KeyLocks:
@@ -189,22 +179,16 @@ class CacheFiles:
 
     def round(self, key: str) -> CachedRound | None:
         """The round of this key; None where there is no file, or a damaged one."""
-
-        def parse(header: _RoundHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedRound:
-            _check_key(header.key, key)
-            (row,) = history_of(arrays).rows
-            return CachedRound(row, header.params_digest)
-
-        return self._read(self._path(key, ROUND), _ROUND_FILE, parse)
+        if (content := self._read(key, ROUND, _ROUND_FILE)) is None:
+            return None
+        header, arrays = content
+        (row,) = history_of(arrays).rows
+        return CachedRound(row, header["params_digest"])
 
     def model(self, key: str) -> Model | None:
         """The model after the round of this key; None as for `round`."""
-
-        def parse(header: _ModelHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Model:
-            _check_key(header.key, key)
-            return Model.of(arrays)
-
-        return self._read(self._path(key, STATE), _STATE_FILE, parse)
+        content = self._read(key, STATE, _STATE_FILE)
+        return content and Model.of(content[1])
 
     def has_model(self, key: str) -> bool:
         """Whether there is a file for the model after the round of this key."""
@@ -221,16 +205,10 @@ class CacheFiles:
         self._write(self._path(key, STATE), _STATE_FILE.pack({"key": key}, model.arrays()))
 
     def make_room(self) -> None:
-        """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY, by
-        one process at a time."""
-        if self._unchecked_bytes < LOOK_EVERY * self._most_bytes:
-            return
-        self._unchecked_bytes = 0
-        if self.locks.take(_ALL):
-            try:
-                shrink(self.folder, self._most_bytes)
-            finally:
-                self.locks.give_back(_ALL)
+        """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY."""
+        if self._unchecked_bytes >= LOOK_EVERY * self._most_bytes:
+            self._unchecked_bytes = 0
+            shrink(self.folder, self._most_bytes)
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}{suffix}"
@@ -240,14 +218,16 @@ class CacheFiles:
         self._unchecked_bytes += len(data)
         self.make_room()
 
-    def _read(self, path: Path, kind: Container, parse: Callable) -> CachedRound | Model | None:
-        """The content of a file; its time of last use is now."""
+    def _read(self, key: str, suffix: str, kind: Container) -> tuple[dict, dict] | None:
+        """Header and arrays of a file; its time of last use is now."""
+        path = self._path(key, suffix)
         try:
-            content = kind.unpack(read_file(path), str(path), parse)
+            content = kind.unpack(read_file(path), str(path))
+            if (stored := content[0]["key"]) != key:
+                raise InputError(str(path), f"is that of the key {stored}")
         except InputError as error:
-            if (
-                path.exists() and path not in self._reported
-            ):  # else there is none, or it was removed meanwhile
+            # otherwise there is none, or it was removed meanwhile
+            if path.exists() and path not in self._reported:
                 self._reported.add(path)
                 self._say(f"warning: {path} {error.faults[0].problem}: what it should hold is trained again")
             return None
@@ -256,13 +236,9 @@ class CacheFiles:
         return content
 
 
-def _check_key(stored: str, key: str) -> None:
-    if stored != key:
-        raise ValueError(f"it is that of the key {stored}")
-
-
 def shrink(folder: Path, most_bytes: float) -> None:
-    """Remove files until the folder is within its bound; files that hpctrip did not name stay."""
+    """Remove files until the folder is within its bound; files that hpctrip did not name stay. Processes that do so at
+    the same time remove the same files."""
     files = []  # (is a round, time of last use, bytes, path): in the order of removal
     long_ago_s = time.time() - LEFTOVER_S
     for name in glob.glob("[0-9a-f][0-9a-f]/*", root_dir=folder):
