@@ -5,7 +5,9 @@ Wherever it makes no difference to the test, a run is three rounds of ten sites;
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -33,7 +35,9 @@ TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
 UPDATE = "HPCTRIP_UPDATE_GOLDEN"
 FIXED = ("policy.kind=goodput", "power.kind=constant")
 ADAPTIVE = (*FIXED, "policy.local_work=adaptive")
-MOST_RECORDS = 13
+MOST_RECORDS, MOST_FILES = 13, 27
+STARTS = re.compile(r".*/hpctrip/((cli|runner|ranks|record)/.*\.py)")
+"""The files through which a run is started and recorded, besides those of what it simulates and trains."""
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +111,18 @@ def test_the_file_says_how_it_was_made(tiny_run):
     assert tiny_run.sites["num_samples"].sum() == 400
 
 
-def test_a_round_passes_through_few_kinds_of_records(trained):
-    """A record that only carries values from one function to the next is better its arguments."""
-    records, rounds = set(), 0
+def test_a_round_passes_through_few_kinds_of_records_and_its_start_through_few_files(trained):
+    """A record that only carries values from one function to the next is better its arguments. The files are those
+    of whose functions rank 0 calls any before the first round."""
+    records, files, rounds = set(), set(), 0
 
     def profile(frame, event, _):
         nonlocal rounds
         code = frame.f_code
         rounds += event == "call" and code.co_qualname == "Simulation.begin"
+        is_function = event == "call" and code.co_flags & inspect.CO_NEWLOCALS
+        if is_function and not rounds and (match := STARTS.fullmatch(code.co_filename)):
+            files.add(match[1])
         if event == "call" and rounds == 2 and code.co_name in ("__init__", "__new__", "<lambda>"):
             first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
             made = type(first) if code.co_name == "__init__" else first
@@ -127,6 +135,7 @@ def test_a_round_passes_through_few_kinds_of_records(trained):
     finally:
         sys.setprofile(None)
     assert {"Draft", "Outcome", "RoundRow", "SiteView"} <= records and len(records) <= MOST_RECORDS, records
+    assert len(files) <= MOST_FILES, sorted(files)
 
 
 # Stop rules
