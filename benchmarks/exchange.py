@@ -35,7 +35,7 @@ from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
-from hpctrip.record.checkpoint import Checkpointer, Checkpointing, Generations
+from hpctrip.record.checkpoint import Checkpointer, Checkpointing
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.callbacks import RunFacts
@@ -108,7 +108,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     def rank0() -> Rank0:
         sites = {"site": (np.arange(hosts), "1", "site index")}
         recorder = Recorder(path, {"target_accuracy": 0.5}, sites)
-        checkpointer = Checkpointer(Checkpointing(enabled=False), Generations(path), "", {}, 0)
+        checkpointer = Checkpointer(Checkpointing(enabled=False), path, "", {})
         interruption = Interruption(Interrupt(), path, ["here"] * ranks.size, Signals())
         facts = RunFacts(experiment.name, path, "", {}, ())
         callbacks = Callbacks({}, facts, print)

@@ -68,7 +68,7 @@ def watch(path: str) -> None:
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
-    from hpctrip.record.model_file import export_model
+    from hpctrip.record.checkpoint import export_model
     from hpctrip.record.results_file import open_results
     from hpctrip.record.show import export as write
 

@@ -17,12 +17,12 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import read_file, replace_file
+from hpctrip.base.io import check_suffix, check_writable, read_file, replace_file
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record import schema
-from hpctrip.record.container import Container
+from hpctrip.record.container import Arrays, Container
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
 
@@ -52,7 +52,7 @@ class Model:
         return {"params": self.params, "slots": self.slots, **rows}
 
     @classmethod
-    def of(cls, arrays: dict[str, dict[str, np.ndarray]]) -> Self:
+    def of(cls, arrays: Arrays) -> Self:
         """Take the model out of the arrays of a container."""
         site_states = {int(site): row for site, row in arrays.pop(_SITE_STATES, {}).items()}
         return cls(**arrays.pop(""), site_states=site_states)
@@ -94,7 +94,7 @@ def history_arrays(history: History) -> dict[str, np.ndarray]:
     return {f"{table}/{name}": column.values for table, names in tables for name, column in names.items()}
 
 
-def history_of(arrays: dict[str, dict[str, np.ndarray]]) -> History:
+def history_of(arrays: Arrays) -> History:
     """The history in the arrays of a container, with the defaults of columns that are newer than the file."""
     for table, names in schema.TABLES.items():
         num_rows = len(arrays[table]["round"])
@@ -148,27 +148,63 @@ def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[st
     return checkpoint, path, [str(fault) for fault in faults]
 
 
-class Generations:
-    """Writes checkpoints beside a results file, each in place of the older of two."""
+def find(source: str) -> tuple[Checkpoint, Path, list[str]]:
+    """The checkpoint `source`, or the newest intact one beside the results file `source`, as `newest`. Raises
+    InputError where there is none."""
+    if Path(source).suffix in SUFFIXES:
+        return read(source), Path(source), []
+    checkpoint, path, faults = newest(source)
+    if checkpoint is None or path is None:
+        looked = " and ".join(map(str, generations(source)))
+        raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
+    return checkpoint, path, faults
 
-    def __init__(self, results: str | Path, newest: Path | None = None):
-        """`newest` is the checkpoint from which the run resumes; the next one does not replace it."""
-        self.results = results
-        self._paths = generations(results)
-        self._next = 0 if newest is None or newest == self._paths[1] else 1
 
-    def write(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint atomically and return its path. Raises as `replace_file`; the other generation is
-        unchanged."""
-        path = self._paths[self._next]
-        replace_file(path, pack(checkpoint))
-        self._next = 1 - self._next
-        return path
+def export_model(source: str, out: str, overwrite: bool = False) -> Path:
+    """Write the global model of a run to `out`, a safetensors file (it holds no code, and PyTorch, JAX and others read
+    it), and return its path.
 
-    def clear(self) -> None:
-        """Remove the checkpoints of an earlier run."""
-        for path in self._paths:
-            path.unlink(missing_ok=True)
+    The file holds float32 arrays by parameter name (the trained ones of a model with frozen parts, such as LoRA), and
+    the round, clock and input as metadata. `source` is the results file, whose newest intact checkpoint is exported, or
+    one of its checkpoints. Raises InputError where there is no checkpoint, where it does not name its parameters, and
+    where `out` exists and `overwrite` is false, or cannot be written.
+    """
+    from safetensors.numpy import save
+
+    check_suffix(out, [".safetensors"])
+    check_writable(out, overwrite)
+    checkpoint, place, _ = find(source)
+    arrays = _named_arrays(checkpoint, place)
+    metadata = {
+        "format": "pt",
+        "round": str(checkpoint.state.round),
+        "clock_s": repr(checkpoint.state.clock_s),
+        "input_toml": checkpoint.input_toml,
+        "made_by": f"hpctrip, {Path(source).name}",
+    }
+    replace_file(out, save(arrays, metadata))
+    return Path(out)
+
+
+def _named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:
+    """{name: array} of the parameters of a checkpoint."""
+    texts, params = checkpoint.metadata.get("parameters"), checkpoint.model.params
+    if texts is None:
+        problem = "does not name its parameters: an older hpctrip wrote it"
+        raise InputError(str(place), problem, "resume it for a round")
+    names, sizes = zip(*(text.partition(" ")[::2] for text in texts), strict=True)
+    shapes = [[int(size) for size in text.split("x") if size] for text in sizes]
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
+    parts = np.split(params, ends[:-1])
+    return {name: part.reshape(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+
+
+def write(results: str | Path, checkpoint: Checkpoint, newest: Path | None = None) -> Path:
+    """Write a checkpoint beside a results file and return its path. It replaces the older generation; `newest` is the
+    newer one, which stays unchanged. Raises as `replace_file`."""
+    path = next(path for path in generations(results) if newest is None or path.suffix != newest.suffix)
+    replace_file(path, pack(checkpoint))
+    return path
 
 
 class Checkpointing(Component):
@@ -190,14 +226,16 @@ class Checkpointer:
     def __init__(
         self,
         rules: Checkpointing,
-        files: Generations,
+        results: str | Path,
         input_toml: str,
         metadata: Mapping[str, Any],
-        saved_round: int,
+        saved_round: int = 0,
+        newest: Path | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        """`saved_round` is the round of the checkpoint on disk, 0 for none; `clock` is the wall clock in seconds."""
-        self._rules, self._files, self._clock = rules, files, clock
+        """`newest` is the checkpoint from which the run resumes, and `saved_round` its round; `clock` is the wall clock
+        in seconds."""
+        self._rules, self._results, self._newest, self._clock = rules, results, newest, clock
         self._input_toml, self._metadata = input_toml, metadata
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
@@ -206,7 +244,7 @@ class Checkpointer:
         """The command that resumes an interrupted run; it names the run's plug-ins again."""
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
-        results = str(self._files.results)
+        results = str(self._results)
         sources = read_sources(self._metadata.get("sources", []), results)
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
@@ -223,7 +261,8 @@ class Checkpointer:
     def save(self, state: State, model: Model) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = self._clock()
-        self._files.write(Checkpoint(state, model, self._input_toml, self._metadata))
+        checkpoint = Checkpoint(state, model, self._input_toml, self._metadata)
+        self._newest = write(self._results, checkpoint, self._newest)
         self._saved, self._end = state.round, self._clock()
         self.cost_s = self._end - start
         self.spent_s += self.cost_s

@@ -29,6 +29,9 @@ from hpctrip.base.errors import InputError
 
 _DIGEST_BYTES = 32
 
+Arrays = dict[str, dict[str, np.ndarray]]
+"""{table: {name: array}} of the arrays named "table/name"; the others are in the table ""."""
+
 
 @dataclass(frozen=True)
 class Container:
@@ -55,10 +58,9 @@ class Container:
             digest.update(part)
         return b"".join([*parts, digest.digest()])
 
-    def unpack(self, data: bytes, place: str) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """The fields of the header, and the arrays as {table: {name: array}} of those named "table/name"; the others
-        are in the table "". Raises InputError, naming `place`, where the bytes are damaged or of another file type or
-        layout."""
+    def unpack(self, data: bytes, place: str) -> tuple[dict[str, Any], Arrays]:
+        """The fields of the header, and the arrays. Raises InputError, naming `place`, where the bytes are damaged or
+        of another file type or layout."""
         body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if data[: len(self.magic) - 1] != self.magic[:-1]:
             raise InputError(place, f"is not an hpctrip {self.name}", self.hint)
@@ -77,7 +79,7 @@ class Container:
         (length,) = struct.unpack("<Q", body[len(self.magic) : start])
         end = start + length
         header = json.loads(body[start:end])
-        arrays: dict[str, dict[str, np.ndarray]] = {}
+        arrays: Arrays = {}
         for path, dtype, shape in header.pop("arrays"):
             table, _, name = path.rpartition("/")
             values = np.frombuffer(body, dtype, math.prod(shape), end).reshape(shape).copy()

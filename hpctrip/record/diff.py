@@ -14,7 +14,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rows import is_measured
 from hpctrip.base.text import printable
 from hpctrip.config.identity import differing
-from hpctrip.config.sources import MADE_HERE, PLUGINS, Source, read_sources
+from hpctrip.config.sources import MADE_HERE, PLUGINS, read_sources
+from hpctrip.config.sources import differing as differing_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -67,20 +68,18 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
     they are compared only if the inputs are equal."""
     if "sources" in (*a.added, *b.added):
         return
-    left, right = (_by_key(run) for run in (a, b))
-    for key in dict.fromkeys([*(key for key in left if key in right), PLUGINS]):
-        before, after = left.get(key, []), right.get(key, [])
+    left, right = (read_sources(run.meta["sources"], run.path) for run in (a, b))
+    pairs = [([before], [after]) for before, after in differing_sources(left, right)]
+    plugins = [[source for source in sources if source.key == PLUGINS] for sources in (left, right)]
+    if {source.digest for source in plugins[0]} != {source.digest for source in plugins[1]}:
+        pairs.append((plugins[0], plugins[1]))
+    for before, after in pairs:
         made_here = any(source.path == MADE_HERE for source in (*before, *after))
-        if {s.digest for s in before} != {s.digest for s in after} and not (made_here and other_input):
-            shown = ([f"{s.path!r} {s.digest}" for s in read] or None for read in (before, after))
-            yield Difference("read", key, *shown)
-
-
-def _by_key(run: ResultsFile) -> dict[str, list[Source]]:
-    by_key: dict[str, list[Source]] = {}
-    for source in read_sources(run.meta["sources"], run.path):
-        by_key.setdefault(source.key, []).append(source)
-    return by_key
+        if not (made_here and other_input):
+            shown = (
+                [f"{source.path!r} {source.digest}" for source in each] or None for each in (before, after)
+            )
+            yield Difference("read", (before or after)[0].key, *shown)
 
 
 def run_differences(a: Run, b: Run) -> Iterator[Difference]:

@@ -55,8 +55,8 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
 
 
 def differing(recorded: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
-    """The indices of the elements that differ: texts at all, numbers by more than rounding, which is relative, or
-    `tolerance` near 0. NaN equals NaN."""
+    """The indices of the elements that differ: texts that are not equal, and numbers that differ by more than rounding,
+    which is relative, or `tolerance` near 0. NaN equals NaN."""
     if np.asarray(expected).dtype == object:
         return np.flatnonzero(recorded != expected)
     same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=tolerance, equal_nan=True)

@@ -149,7 +149,7 @@ class Recorder:
     """Writes snapshots of the results file during a run, for at most 2 % of its wall time.
 
     The first `record` writes, so that an unwritable path fails early; later ones write if enough time has passed since
-    the last snapshot; `close` always writes. `clock` is the wall clock, in seconds.
+    the last snapshot; `write` always does. `clock` is the wall clock, in seconds.
     """
 
     def __init__(
@@ -169,14 +169,11 @@ class Recorder:
         """Write a snapshot if one is due; returns whether it did. Raises as `write_run`."""
         if self._clock() < self._due:
             return False
-        self._write(history, {})
+        self.write(history)
         return True
 
-    def close(self, history: History, final_meta: Mapping[str, Any]) -> None:
-        """Write the last snapshot, with the attributes `final_meta`: `status`, `stop_reason`, `params_digest`."""
-        self._write(history, final_meta)
-
-    def _write(self, history: History, final_meta: Mapping[str, Any]) -> None:
+    def write(self, history: History, **final_meta: Any) -> None:
+        """Write a snapshot; the last one has the attributes `status`, `stop_reason` and `params_digest`."""
         start = self._clock()
         write_run(self._path, {**self._meta, **final_meta, "updated_utc": _now_utc()}, self._sites, history)
         end = self._clock()

@@ -68,14 +68,10 @@ class Aggregator:
             visits = host.num_visits[sites]
             hosts = place([visits[block].sum() for block in blocks], len(self.ranks.hosts))
         blocks = [arriving[block] for block in blocks]
-        evaluated = self.evaluates(draft.round)
+        evaluated = self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds)
         return Assignment(
             draft.round, draft.cohort, draft.weights, blocks, hosts, evaluated, draft.local_work
         )
-
-    def evaluates(self, round: int) -> bool:
-        """Whether the model is evaluated after this round."""
-        return self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
 
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
         """Finish a round and return the state after it. `change` [P] is the change of the global model; `tail` and
@@ -131,6 +127,12 @@ class Aggregator:
         hosts, phases = self.ranks.hosts, self.host.wall.phases
         train_s = trained.values("rank_train_wall_s")[hosts.start :]
         waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
+        joules: dict[str, float] = {}
+        # unknown where a machine was not metered
+        if 0 < self.num_machines == evaluated.integers["metered"].sum():
+            names = [f"{phase}_wall_j" for phase in PHASES]
+            joules = {name: float(evaluated.integers[name].sum() / MICRO) for name in names}
+            joules["wall_j"] = sum(joules.values())
         return dict(
             wall_s=self.host.wall.end(),
             train_wall_s=float(train_s.max()),
@@ -138,7 +140,7 @@ class Aggregator:
             evaluate_wall_s=float(evaluated.values("rank_evaluate_wall_s").max()),
             record_wall_s=phases.get("record", 0.0),
             idle_fraction=float(1 - train_s.mean() / train_s.max()) if train_s.max() else 0.0,
-            **_joules(evaluated, self.num_machines),
+            **joules,
         )
 
     def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
@@ -167,15 +169,6 @@ class Aggregator:
             phases["idle"] = max(0.0, total_s - seconds.sum())
             lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
         return lines
-
-
-def _joules(evaluated: Tally, num_machines: int) -> dict[str, float]:
-    """{column: joules} of all machines in a round, by phase and in total; empty where a machine was not metered."""
-    if not 0 < num_machines == evaluated.integers["metered"].sum():
-        return {}
-    names = [f"{phase}_wall_j" for phase in PHASES]
-    phases = {name: float(evaluated.integers[name].sum() / MICRO) for name in names}
-    return phases | {"wall_j": sum(phases.values())}
 
 
 def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:

@@ -189,7 +189,7 @@ class Rank0:
         }
         if state.round:
             try:
-                self.recorder.close(state.history, final)
+                self.recorder.write(state.history, **final)
             except HpctripError as error:
                 self._fail(error)
         self.callbacks.end(self._status)
@@ -219,5 +219,5 @@ class Rank0:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         if self._last.history.rows:
             with suppress(HpctripError):
-                self.recorder.close(self._last.history, {"status": "failed", "stop_reason": reason})
+                self.recorder.write(self._last.history, status="failed", stop_reason=reason)
         self.callbacks.end("failed")

@@ -27,7 +27,7 @@ from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import REASON
 from hpctrip.runner.experiment import Experiment, Input, merge_layers, read_input, read_user_input
 from hpctrip.runner.provenance import WORKLOAD, RecordedInput, world_sources
-from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.rounds import History
 from hpctrip.sim.step import NOBODY_LEFT, Simulation, State
 
 _NO_MODEL = {"checkpoint": {"enabled": False}}
@@ -141,19 +141,13 @@ def start_resumed(
     the stop rules, and where the results file cannot be written.
     """
     suffix = Path(source).suffix
-    is_checkpoint = suffix in checkpoints.SUFFIXES
-    results = source.removesuffix(suffix) if is_checkpoint else source
+    results = source.removesuffix(suffix) if suffix in checkpoints.SUFFIXES else source
     elsewhere = out is not None and Path(out).resolve() != Path(results).resolve()
     path = out or results
     if elsewhere:
         check_name(out)
     with locked(path, overwrite=not elsewhere) as lock:
-        checkpoint, file, faults = (
-            (checkpoints.read(source), Path(source), []) if is_checkpoint else checkpoints.newest(source)
-        )
-        if checkpoint is None or file is None:
-            looked = " and ".join(map(str, checkpoints.generations(source)))
-            raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
+        checkpoint, file, faults = checkpoints.find(source)
         layers, extensions = read_user_input(paths, overrides, plugins)
         replaced = _replaceable(path)
         recorded = RecordedInput.of(file, checkpoint.input_toml, checkpoint.metadata)
@@ -313,9 +307,11 @@ def comparison(before: Run, after: Run) -> list[str]:
 
 def _first_difference(before: Run, after: Run) -> str:
     """A line that names the first round in which other sites train than before."""
-    pairs = zip(before.history().rows, after.history().rows, strict=False)
-    for old, new in pairs:
-        for what, of in (("decisions", _cohort), ("arrivals", _arrived)):
+    for old, new in zip(before.history().rows, after.history().rows, strict=False):
+        for what, of in (
+            ("decisions", lambda row: np.sort(row.cohort.site)),
+            ("arrivals", lambda row: np.sort(row.cohort.site[arrived_mask(row.cohort.status)])),
+        ):
             if not np.array_equal(of(old), of(new)):
                 sizes = f"{len(of(new))} sites, {len(of(old))} in {before.path}"
                 return f"{what} part at round {new.round}: {sizes}"
@@ -324,14 +320,6 @@ def _first_difference(before: Run, after: Run) -> str:
             return f"local work parts at round {new.round}: {times}"
     lengths = f"{len(after.rounds)} round(s) here, {len(before.rounds)} there"
     return f"decisions never part from those of {before.path}: {lengths}"
-
-
-def _cohort(row: RoundRow) -> np.ndarray:
-    return np.sort(row.cohort.site)
-
-
-def _arrived(row: RoundRow) -> np.ndarray:
-    return np.sort(row.cohort.site[arrived_mask(row.cohort.status)])
 
 
 def _time_to_accuracy(before: Run, after: Run) -> Iterator[str]:

@@ -38,11 +38,11 @@ class RankFacts:
     """Description of the energy counters that the rank reads; empty where another rank of its machine does."""
     knobs: Applied = Applied()
     """Applied and refused GPU settings of its machine."""
-    warnings: tuple[str, ...] = ()
-    """Warnings about its machine."""
+    left: tuple[str, ...] = ()
+    """GPU settings that killed runs have left on its machine."""
 
     @classmethod
-    def of(cls, host: Host, knobs: Applied, warnings: Iterable[str]) -> RankFacts:
+    def of(cls, host: Host, knobs: Applied, left: Iterable[str]) -> RankFacts:
         """The facts of this rank."""
         device = host.device
         return cls(
@@ -52,7 +52,7 @@ class RankFacts:
             arithmetic(device),
             host.meter.description,
             knobs,
-            tuple(warnings),
+            tuple(left),
         )
 
 
@@ -171,8 +171,9 @@ def device_name(device: torch.device) -> str:
 
 def machine_notes(everyone: Sequence[RankFacts]) -> list[str]:
     """Lines for the user about the machines, printed before the first round."""
+    hint = "`python -m hpctrip knobs --restore` there puts it back"
     return [
-        *(f"{rank.host}: {line}" for rank in everyone for line in rank.warnings),
+        *(f"{rank.host}: warning: {line}; {hint}" for rank in everyone for line in rank.left),
         *(f"{rank.host}: set {line}" for rank in everyone for line in rank.knobs.made),
         *(f"warning: {rank.host}: not set: {line}" for rank in everyone for line in rank.knobs.refused),
     ]

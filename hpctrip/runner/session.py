@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import Source, refuse_changed
 from hpctrip.device.counters import machine
-from hpctrip.device.meter import Meter, Metering, meter_ranks, open_meter
+from hpctrip.device.meter import Meter, meter_ranks, open_meter
 from hpctrip.device.recovery_log import leftovers
 from hpctrip.device.settings import Applied, GpuSettings, SettingsProcess
 from hpctrip.learn.params import digest
@@ -27,7 +28,7 @@ from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.watchdog.watchdog import Watchdog
-from hpctrip.record.checkpoint import Checkpointer, Generations
+from hpctrip.record.checkpoint import Checkpointer, generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.learning_key import learning_key
@@ -147,9 +148,10 @@ class Session:
         resumed run would read other data than before, and where a part cannot be built."""
         experiment = run_input.experiment
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
-        host, aggregator, machine = _parts(experiment, ranks, signals)
-        left = machine.left_behind()  # before this run's own settings take it over
-        applied = machine.apply(experiment.knobs, until_over)
+        host, aggregator, gpus = _parts(experiment, ranks, signals)
+        # settings that killed runs have left, before this run's own replace them
+        left = [] if gpus is None else list(leftovers())
+        applied = apply_settings(gpus, experiment.knobs, until_over)
         everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
 
         def read() -> tuple[list[Source], list[str]]:
@@ -221,11 +223,7 @@ class Session:
         attributes, metadata = metadata_of(
             aggregator, self.run_input, everyone, self.sources, state.history, before, self.learning_key
         )
-        files = Generations(start.path, start.checkpoint_file)
-        if saved is None:
-            files.clear()  # of the run that this one replaces
-        on_disk = saved.state.round if saved else 0
-        checkpointer = Checkpointer(experiment.checkpoint, files, self.run_input.toml, metadata, on_disk)
+        checkpointer = _checkpointer(start, metadata)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
             for line in (
@@ -265,11 +263,22 @@ class Session:
             aggregator.ranks.decide_on_root(partial(rank0.finish, state, params_digest))
 
 
+def _checkpointer(start: Start, metadata: dict[str, Any]) -> Checkpointer:
+    """Rank 0's writer of checkpoints. Removes those of a run that this one replaces."""
+    rules, input_toml, saved = start.run_input.experiment.checkpoint, start.run_input.toml, start.checkpoint
+    if saved is not None:
+        newest = start.checkpoint_file
+        return Checkpointer(rules, start.path, input_toml, metadata, saved.state.round, newest)
+    for path in generations(start.path):
+        path.unlink(missing_ok=True)
+    return Checkpointer(rules, start.path, input_toml, metadata)
+
+
 def _parts(
     experiment: Experiment, ranks: Ranks, signals: Signals
-) -> tuple[Host, Aggregator | None, LocalMachine]:
-    """This rank's parts of the experiment, at rank 0 the aggregator too, and its machine. A collective; errors are
-    raised at all ranks together."""
+) -> tuple[Host, Aggregator | None, list[str] | None]:
+    """This rank's parts of the experiment, at rank 0 the aggregator too, and the GPUs that it is in charge of
+    (`local_gpus`). A collective; errors are raised at all ranks together."""
     torch.set_num_threads(experiment.ranks.threads)
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
@@ -280,53 +289,35 @@ def _parts(
         experiment.workload.prepare_data(experiment.seed)
     device = choose_device(experiment.ranks.device, ranks)
     kind = hosts_kind(experiment.ranks.device, device, ranks)
-    machine = LocalMachine.of(ranks, device)
+    num_machines, gpus = local_gpus(ranks, device)
 
-    def build() -> tuple[Host, Aggregator | None, LocalMachine]:
+    def build() -> tuple[Host, Aggregator | None, list[str] | None]:
         task = experiment.workload.checked_task(experiment.seed)
         # the meter is opened after the data are prepared: counters wrap around when they are not read for long
-        meter = machine.meter(experiment.meter)
+        meter = Meter() if gpus is None else open_meter(experiment.meter, gpus)
         host = Host(experiment, num_sites, task, ranks, device, kind, meter, signals)
-        aggregator = Aggregator(host, machine.num_machines) if ranks.is_aggregator else None
-        return host, aggregator, machine
+        aggregator = Aggregator(host, num_machines) if ranks.is_aggregator else None
+        return host, aggregator, gpus
 
     return build_collectively(ranks, build)
 
 
-@dataclass(frozen=True)
-class LocalMachine:
-    """The machine of this rank."""
+def local_gpus(ranks: Ranks, device: torch.device) -> tuple[int, list[str] | None]:
+    """(number of machines of the run, the GPUs that train on this rank's machine, by their UUIDs). One rank of each
+    machine reads the counters and applies the settings; at the others the GPUs are None. `device` is that of this rank.
+    A collective."""
+    mine = machine(), gpu_identity(device)
+    gathered = ranks.gather(mine)
+    everyone = ranks.decide_on_root(lambda: gathered)
+    in_charge = meter_ranks([name for name, _ in everyone], ranks.hosts)
+    gpus = sorted({gpu for name, gpu in everyone if name == mine[0] and gpu})
+    return len(in_charge), gpus if ranks.rank in in_charge else None
 
-    num_machines: int
-    """Number of machines of the run."""
-    is_in_charge: bool
-    """Whether this rank reads the counters and applies the settings; one rank of each machine does."""
-    gpus: list[str]
-    """The GPUs that train here, by their UUIDs."""
 
-    @classmethod
-    def of(cls, ranks: Ranks, device: torch.device) -> LocalMachine:
-        """The machine of this rank, which computes on `device`. A collective."""
-        mine = machine(), gpu_identity(device)
-        gathered = ranks.gather(mine)
-        everyone = ranks.decide_on_root(lambda: gathered)
-        in_charge = meter_ranks([name for name, _ in everyone], ranks.hosts)
-        gpus = sorted({gpu for name, gpu in everyone if name == mine[0] and gpu})
-        return cls(len(in_charge), ranks.rank in in_charge, gpus)
-
-    def meter(self, rules: Metering) -> Meter:
-        """Open the meter of this rank; it reads nothing where another rank of the machine is in charge."""
-        return open_meter(rules, self.gpus) if self.is_in_charge else Meter()
-
-    def apply(self, settings: GpuSettings, until: ExitStack) -> Applied:
-        """Apply settings to the GPUs of this machine; closing `until` restores the previous ones."""
-        if not (self.is_in_charge and settings.any):
-            return Applied()
-        if not self.gpus:
-            return Applied(refused=("no GPU trains here",))
-        return until.enter_context(SettingsProcess(self.gpus)).apply(settings)
-
-    def left_behind(self) -> list[str]:
-        """Warnings about GPU settings that killed runs have left on this machine."""
-        hint = "`python -m hpctrip knobs --restore` there puts it back"
-        return [f"warning: {left}; {hint}" for left in leftovers()] if self.is_in_charge else []
+def apply_settings(gpus: list[str] | None, settings: GpuSettings, until: ExitStack) -> Applied:
+    """Apply settings to the GPUs of this machine (`local_gpus`); closing `until` restores the previous ones."""
+    if gpus is None or not settings.any:
+        return Applied()
+    if not gpus:
+        return Applied(refused=("no GPU trains here",))
+    return until.enter_context(SettingsProcess(gpus)).apply(settings)

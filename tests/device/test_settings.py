@@ -104,7 +104,7 @@ def test_however_a_run_ends_the_settings_are_put_back(gpus, end):
 
 def test_a_killed_run_leaves_no_setting(gpus, launch, tiny, tmp_path):
     (tmp_path / "gpu.py").write_text(
-        "from hpctrip.runner import metering\nmetering.gpu_identity = lambda device: 'aaaa-0'\n"
+        "from hpctrip.runner import session\nsession.gpu_identity = lambda device: 'aaaa-0'\n"
     )
     lines = ("-o", "knobs={power_cap_w=200, clock_mhz=900}", "-o", "stop.max_rounds=100000")
     run = launch.start(0, "run", tiny, *lines, "--plugin", tmp_path / "gpu.py", "--out", tmp_path / "run.h5")

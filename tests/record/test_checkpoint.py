@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.checkpoint import Checkpoint, Generations, Model, newest, pack, read, unpack
+from hpctrip.record.checkpoint import Checkpoint, Model, generations, newest, pack, read, unpack, write
 from hpctrip.record.reader import open_run
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
@@ -44,9 +44,9 @@ def same(one, two):
 
 
 @pytest.mark.parametrize("num_slots", [0, 1, 2])
-def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
+def test_a_checkpoint_is_read_as_it_was_written(tmp_path, state, num_slots):
     written = state(num_slots=num_slots)
-    actual = read(Generations(tmp_path / "run.h5").write(written))
+    actual = read(write(tmp_path / "run.h5", written))
     assert same(actual, written)
     assert actual.model.params.tobytes() == written.model.params.tobytes()
     assert actual.model.slots.shape == (num_slots, 7)
@@ -55,7 +55,7 @@ def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     assert actual.metadata == written.metadata and actual.state.clock_s == written.state.clock_s
 
 
-def test_what_sites_keep_comes_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
+def test_site_states_are_read_by_site_and_are_optional(state):
     rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
     written = state(site_states=rows)
     actual = unpack(pack(written), "it")
@@ -76,7 +76,7 @@ def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
+def test_every_flipped_bit_and_truncation_is_refused(state, data):
     whole = pack(state())
     if data.draw(st.booleans(), label="truncate"):
         damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
@@ -87,7 +87,7 @@ def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
         unpack(damaged, "run.h5.ckpt0")
 
 
-def test_another_layout_is_one_line_that_names_its_writer(state):
+def test_a_checkpoint_of_another_layout_is_one_line_that_names_its_writer(state):
     made_with = {"made_with": {"hpctrip_version": "0.9.1"}}
     body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), metadata=made_with))[8:-32]
     with pytest.raises(
@@ -98,39 +98,37 @@ def test_another_layout_is_one_line_that_names_its_writer(state):
 
 def test_generations_alternate_and_the_newest_is_found_by_its_round(tmp_path, state):
     out = tmp_path / "run.h5"
-    files = Generations(out)
-    names = [files.write(state(rounds)).name for rounds in (1, 2, 3)]
-    assert names == ["run.h5.ckpt0", "run.h5.ckpt1", "run.h5.ckpt0"]
+    paths = [None]
+    for rounds in (1, 2, 3):
+        paths.append(write(out, state(rounds), paths[-1]))
+    assert [path.name for path in paths[1:]] == ["run.h5.ckpt0", "run.h5.ckpt1", "run.h5.ckpt0"]
     actual, path, faults = newest(out)
     assert (actual.state.round, path.name, faults) == (3, "run.h5.ckpt0", [])
 
 
 def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path, state):
     out = tmp_path / "run.h5"
-    files = Generations(out)
-    files.write(state(1))
-    hurt = files.write(state(2))
+    hurt = write(out, state(2), write(out, state(1)))
     hurt.write_bytes(hurt.read_bytes()[:-1])
     actual, path, faults = newest(out)
     assert actual.state.round == 1 and path.name == "run.h5.ckpt0"
     assert len(faults) == 1 and "run.h5.ckpt1: is damaged" in faults[0]
-    assert Generations(out, newest=path).write(state(2)) == hurt  # the good one is not the one written over
+    assert write(out, state(2), path) == hurt  # the intact one is not replaced
     assert newest(out)[0].state.round == 2
 
 
 def test_two_damaged_generations_are_an_error_that_names_both_and_none_at_all_is_none(tmp_path, state):
     out = tmp_path / "run.h5"
     assert newest(out) == (None, None, [])
-    files = Generations(out)
-    for rounds in (1, 2):
-        files.write(state(rounds)).write_bytes(b"HPCTRIP\x01")
+    for path in generations(out):
+        path.write_bytes(b"HPCTRIP\x01")
     with pytest.raises(InputError) as caught:
         newest(out)
     assert "ckpt0: is damaged" in str(caught.value) and "ckpt1: is damaged" in str(caught.value)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_dying_while_writing_leaves_the_newest_as_it_was(tmp_path, state, monkeypatch, step):
+def test_a_process_killed_while_writing_leaves_the_newest_unchanged(tmp_path, state, monkeypatch, step):
     class Killed(BaseException):
         pass
 
@@ -138,12 +136,10 @@ def test_dying_while_writing_leaves_the_newest_as_it_was(tmp_path, state, monkey
         raise Killed
 
     out = tmp_path / "run.h5"
-    files = Generations(out)
-    for rounds in (1, 2):
-        files.write(state(rounds))
+    newer = write(out, state(2), write(out, state(1)))
     monkeypatch.setattr(os, step, die)
     with pytest.raises(Killed):
-        files.write(state(3))
+        write(out, state(3), newer)
     assert newest(out)[0].state.round == 2
 
 
@@ -169,7 +165,7 @@ def test_reading_a_file_executes_nothing(tmp_path, state, run_file):
     assert "pickle.find_class" in dict(seen)
 
 
-def test_what_holds_no_checkpoint_is_said_so(tmp_path, run_file):
+def test_other_and_missing_files_are_refused(tmp_path, run_file):
     with pytest.raises(InputError, match="is not an hpctrip checkpoint"):
         read(run_file)
     with pytest.raises(InputError, match="no such file"):

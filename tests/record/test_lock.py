@@ -20,7 +20,7 @@ def out(tmp_path):
     return tmp_path / "run.h5"
 
 
-def test_a_second_job_is_told_who_writes_and_what_to_do(out, monkeypatch):
+def test_a_second_job_is_refused_with_the_name_of_the_first(out, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "1234")
     held = OutputLock(out)
     monkeypatch.delenv("SLURM_JOB_ID")
@@ -42,7 +42,7 @@ def test_a_link_to_the_file_has_the_same_lock(out, tmp_path):
     held.release()
 
 
-def test_the_lock_of_a_killed_job_is_free_and_its_leftovers_go(out):
+def test_the_lock_of_a_killed_job_is_free_and_its_leftovers_are_removed(out):
     holds = "import sys, time; from hpctrip.record.lock import OutputLock, is_held; held = OutputLock(sys.argv[1]); "
     holds += "print(1, flush=True); time.sleep(60)"
     job = subprocess.Popen([sys.executable, "-c", holds, str(out)], stdout=subprocess.PIPE)
@@ -76,7 +76,7 @@ def test_a_requeued_job_takes_over_from_its_own_earlier_start(out, monkeypatch, 
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[1]", b"{}", b"x" * 10_000, b'{"pid": 1}'])
-def test_a_lock_file_that_says_nothing_sensible_still_locks(out, text):
+def test_a_damaged_lock_file_still_locks(out, text):
     held = OutputLock(out)
     (out.parent / "run.h5.lock").write_bytes(text)
     with pytest.raises(InputError, match="is being written by another process"):
@@ -90,7 +90,7 @@ def test_a_folder_in_place_of_the_lock_is_one_clear_line(out):
         OutputLock(out)
 
 
-def test_where_files_cannot_be_locked_the_run_goes_on_and_says_so(out, monkeypatch):
+def test_on_a_file_system_without_locks_the_run_continues_with_a_warning(out, monkeypatch):
     def refuses(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -33,7 +33,7 @@ def sweep(fake_history, fake_sites, meta, tmp_path):
     return tmp_path
 
 
-def test_a_row_a_run_with_the_keys_that_vary(sweep):
+def test_the_table_has_a_row_per_run_and_the_keys_that_vary(sweep):
     paths = write_merged(sweep / "all.h5", open_runs([sweep]))
     assert [path.name for path in paths] == ["all.h5", "all.csv"]
     table = pd.read_csv(sweep / "all.csv", dtype={"params_digest": str})
@@ -54,7 +54,7 @@ def test_the_hdf5_table_explains_itself_and_equals_the_csv(sweep):
         assert file["runs/clock_s"][()].tolist() == csv["clock_s"].tolist()
 
 
-def test_a_name_that_is_no_text_is_told_as_far_as_it_is(sweep):
+def test_a_file_name_that_is_not_utf8_is_escaped(sweep):
     path = os.fsdecode(bytes(sweep / "run") + b"\xff.h5")
     os.rename(sweep / "run0.h5", path)
     write_merged(sweep / "all.h5", open_runs([path]))
@@ -63,7 +63,7 @@ def test_a_name_that_is_no_text_is_told_as_far_as_it_is(sweep):
     assert recorded == f"{sweep}/run\\udcff.h5" and recorded in (sweep / "all.csv").read_text()
 
 
-def test_merging_again_passes_over_the_table_and_replaces_it(sweep):
+def test_merging_again_ignores_the_old_table_and_replaces_it(sweep):
     for _ in range(2):
         write_merged(sweep / "all.h5", open_runs([sweep], besides=sweep / "all.h5"))
     assert len(pd.read_csv(sweep / "all.csv")) == 4

@@ -58,9 +58,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("what", ELSEWHERE)
-def test_what_hpctrip_does_not_write_is_refused_in_one_line_and_no_other_file_is_opened(
-    what, run_file, tmp_path
-):
+def test_foreign_parts_are_refused_without_opening_another_file(what, run_file, tmp_path):
     """The other file is a pipe, which would be waited for without end."""
     change, problem = ELSEWHERE[what]
     os.mkfifo(tmp_path / "pipe")
@@ -102,7 +100,7 @@ def test_a_file_never_makes_hdf5_load_a_library(run_file, tmp_path):
     assert loaded == {"careful": False, "careless": True}
 
 
-def test_while_a_file_is_read_hdf5_has_no_folders_of_plugins(run_file):
+def test_hdf5_has_no_plugin_folders_while_a_file_is_read(run_file):
     def folders():
         return [h5pl.get(index) for index in range(h5pl.size())]
 

@@ -30,7 +30,7 @@ def test_the_summary_answers_the_usual_questions(run_file):
     assert "(synthetic)" in facts["data"] and "(synthetic)" not in facts["sites"]
 
 
-def test_a_target_that_was_not_reached_is_said(written):
+def test_a_target_that_was_not_reached_is_shown(written):
     assert summary(written(target_accuracy=0.9))["time to accuracy"] == "90.00% not reached"
 
 

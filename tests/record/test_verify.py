@@ -90,7 +90,7 @@ def test_the_makespan_follows_the_clock_that_the_input_names(faults_after):
 
 
 @pytest.mark.parametrize("clock", ["straggler", "max-plus-max", "mean-power", "aggregate-throughput"])
-def test_eq_7_is_asked_of_the_clock_and_not_restated(clock, run_file, monkeypatch):
+def test_the_makespan_is_computed_by_the_clock(clock, run_file, monkeypatch):
     """A clock that charged 7 s for every round would find every makespan wrong."""
     asked = []
 
@@ -127,7 +127,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("problem", EDITS)
-def test_what_was_edited_does_not_match_its_checksum(problem, run_file):
+def test_an_edited_part_does_not_match_its_checksum(problem, run_file):
     with h5py.File(run_file, "r+") as file:
         EDITS[problem](file)
     with pytest.raises(DamagedError, match=f"{run_file}: is damaged .{problem}"):
@@ -165,7 +165,7 @@ def test_a_wrong_time_to_accuracy_is_noticed_behind_a_fitting_checksum(run_file)
     ]
 
 
-def test_faults_are_looked_for_up_to_a_bound(run_file, monkeypatch):
+def test_the_number_of_faults_is_bounded(run_file, monkeypatch):
     from hpctrip.record import verify as module
 
     monkeypatch.setattr(module, "MOST_FAULTS", 2)

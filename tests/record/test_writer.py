@@ -113,18 +113,10 @@ def test_missing_folders_are_made_but_only_when_writing(meta, fake_sites, tmp_pa
     assert open_run(path).meta["seed"] == 7
 
 
-PLACES = {
-    "a folder": ".",
-    "under a file": "file/run.h5",
-    "a long name": "x" * 300,
-    "no file system for files": "/proc/hpctrip/run.h5",
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [".", "file/run.h5", "x" * 300, "/proc/hpctrip/run.h5"])
 def test_a_place_that_cannot_be_written_is_one_clear_line(place, meta, fake_sites, tmp_path):
     (tmp_path / "file").write_text("")
-    path = tmp_path / PLACES[place]
+    path = tmp_path / place
     for attempt in (lambda: check_writable(path), lambda: write_run(path, meta, fake_sites(5), History())):
         with pytest.raises(InputError, match="cannot be written") as caught:
             attempt()
@@ -139,43 +131,35 @@ def test_a_folder_without_the_right_to_write_is_reported(tmp_path):
         check_writable(tmp_path / "run.h5")
 
 
-def test_an_existing_file_needs_the_word_overwrite(run_file):
+def test_an_existing_file_is_replaced_only_with_overwrite(run_file):
     with pytest.raises(InputError, match="exists already"):
         check_writable(run_file)
     check_writable(run_file, overwrite=True)
     assert os.listdir(run_file.parent) == ["run.h5"]
 
 
-class _Clock:
-    """Wall time in which writing takes one second, as `write_run` is replaced by one that advances it."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 def test_a_recorder_spends_two_percent_of_the_time_on_writing(fake_history, fake_sites, monkeypatch):
-    clock, written = _Clock(), []
+    now_s, written = 0.0, []
 
     def write(path, meta, sites, history):
-        clock.now += 1.0
+        nonlocal now_s
+        now_s += 1.0  # writing takes a second
         written.append((len(history), meta["status"]))
 
     monkeypatch.setattr(writer, "write_run", write)
-    recorder = Recorder("run.h5", {"status": "running"}, fake_sites(5), clock)
+    recorder = Recorder("run.h5", {"status": "running"}, fake_sites(5), lambda: now_s)
     for number in range(1, 121):
-        clock.now += 1.0  # a round takes a second
+        now_s += 1.0  # a round takes a second
         recorder.record(fake_history(1, 5) if number == 1 else History(fake_history(1, 5).rows * number))
-    recorder.close(History(), {"status": "finished"})
+    recorder.write(History(), status="finished")
     assert written == [(1, "running"), (51, "running"), (101, "running"), (0, "finished")]
 
 
-def test_a_recorder_says_when_the_run_began_and_how_it_ended(meta, fake_sites, fake_history, tmp_path):
+def test_a_recorder_writes_when_the_run_began_and_how_it_ended(meta, fake_sites, fake_history, tmp_path):
     recorder = Recorder(tmp_path / "run.h5", meta | {"status": "running"}, fake_sites(5))
     assert recorder.record(fake_history(1, 5))
     assert open_run(tmp_path / "run.h5").meta["status"] == "running"
-    recorder.close(fake_history(3, 5), {"status": "failed", "stop_reason": "rank 2 raised an error"})
+    recorder.write(fake_history(3, 5), status="failed", stop_reason="rank 2 raised an error")
     run = open_run(tmp_path / "run.h5")
     assert run.meta["stop_reason"] == "rank 2 raised an error"
     assert len(run.rounds) == 3 and run.time_to_accuracy_s == 52.0

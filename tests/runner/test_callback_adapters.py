@@ -78,19 +78,14 @@ def events(tmp_path):
 
 def test_tensorboard_shows_every_number_of_every_round(rows, facts, events):
     follow(TensorBoard(), facts(), rows, "finished")
-    for tag in (
-        "learning/accuracy",
-        "learning/train_loss",
-        "round/clock_s",
-        "wall/train_wall_s",
-        "wall/wall_j",
-    ):
+    tags = "learning/accuracy learning/train_loss round/clock_s wall/train_wall_s wall/wall_j"
+    for tag in tags.split():
         check_same(events(tag), finite(rows, tag.partition("/")[2]))
     by_clock = [(round(row.clock_s), row.accuracy) for row in rows if row.eval_seen]
     check_same(events(BY_CLOCK), by_clock)
 
 
-def test_a_run_that_goes_on_goes_on_in_the_same_folder_without_double_rounds(rows, facts, events):
+def test_tensorboard_shows_each_round_of_a_resumed_run_once(rows, facts, events):
     """The earlier start had told of round 2 and was killed before it saved it."""
     killed = TensorBoard()
     killed.start(facts())

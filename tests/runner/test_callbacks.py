@@ -200,9 +200,9 @@ FREE = threading.Event()
 TOTALS = np.zeros((4, 1)), np.zeros((4, 1))
 
 
-def calls(callbacks, folder, warnings, **options):
+def calls(callbacks, folder, warnings):
     """These callbacks of a run that has just begun; warnings go to the list `warnings`."""
-    return Callbacks(callbacks, RunFacts("tiny", folder, "", {}), warnings.append, **options)
+    return Callbacks(callbacks, RunFacts("tiny", folder, "", {}), warnings.append)
 
 
 class Stuck(Callback):
@@ -242,8 +242,11 @@ class Wants(Callback):
         (Wants(answer=True), "round 2: TypeError: round() returned bool, not a text or None"),
     ],
 )
-def test_a_callback_that_fails_is_reported_once_and_not_called_again(callback, fault, rows, tmp_path):
-    callbacks = calls({"mine": callback}, tmp_path, warnings := [], limit_s=0.1)
+def test_a_callback_that_fails_is_reported_once_and_not_called_again(
+    callback, fault, rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("hpctrip.runner.callbacks.base.LIMIT_S", 0.1)
+    callbacks = calls({"mine": callback}, tmp_path, warnings := [])
     assert [callbacks.round(row, *TOTALS) for row in (*rows, rows[0])] == [""] * 3
     callbacks.end("finished")
     assert warnings == [f"warning: callbacks.mine, {fault}; it is not called again"]

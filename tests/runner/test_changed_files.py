@@ -25,60 +25,43 @@ def idx(array):
     return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def emnist(folder, seed):
-    rng, data = np.random.default_rng(seed), folder / "data"
+def emnist(folder, part):
+    rng, data = np.random.default_rng(part), folder / "data"
     data.mkdir(exist_ok=True)
-    for part, count in (("train", 200), ("test", 50)):
-        start = data / f"emnist-digits-{part}"
+    for name, count in (("train", 200), ("test", 50)):
+        start = data / f"emnist-digits-{name}"
         images = rng.integers(256, size=(count, 28, 28), dtype=np.uint8)
         start.with_name(f"{start.name}-images-idx3-ubyte").write_bytes(idx(images))
         labels = rng.integers(10, size=count, dtype=np.uint8)
         start.with_name(f"{start.name}-labels-idx1-ubyte").write_bytes(idx(labels))
 
 
-def sites(folder, count):
-    rows = "".join(f"{100 + 300 * site}\n" for site in range(count))
+def sites(folder, part):
+    rows = "".join(f"{100 + 300 * site}\n" for site in range((10, 6)[part]))
     (folder / "sites.csv").write_text(f"distance_mi\n{rows}")
 
 
-def trace(folder, level):
+def trace(folder, part):
     (folder / "traces").mkdir(exist_ok=True)
-    for name, util in (("a", level), ("b", 0.5)):
+    for name, util in (("a", (0.3, 0.31)[part]), ("b", 0.5)):
         rows = "".join(f"{600_000_000 + step * 300_000_000},{name},pdu1,{util}\n" for step in range(20))
         text = f"time,cell,pdu,production_power_util\n{rows}"
         (folder / f"traces/cell{name}_pdu1.csv").write_text(text)
 
 
-def outages(folder, end_s):
-    (folder / "outages.csv").write_text(f"site,start_s,end_s\n9,1000000,{end_s}\n")
+def outages(folder, part):
+    (folder / "outages.csv").write_text(f"site,start_s,end_s\n9,1000000,{(2e6, 3e6)[part]}\n")
 
 
+EMNIST = ["workload.data='data'", "workload.split='digits'", "workload.train_samples=150"]
+SITES = ["sites={kind='csv', path='sites.csv'}"]
 READ = {
-    "training data": (
-        "workload.data",
-        lambda folder, part: emnist(folder, part),
-        ["workload.data='data'", "workload.split='digits'", "workload.train_samples=150"],
-    ),
-    "sites": (
-        "sites.path",
-        lambda folder, part: sites(folder, (10, 6)[part]),
-        ["sites={kind='csv', path='sites.csv'}"],
-    ),
-    "sites under a policy that replaces them": (
-        "sites.path",
-        lambda folder, part: sites(folder, (10, 6)[part]),
-        ["sites={kind='csv', path='sites.csv'}", "policy.kind=centralized"],
-    ),
-    "a trace": (
-        "power.path",
-        lambda folder, part: trace(folder, (0.3, 0.31)[part]),
-        ["power={kind='trace', path='traces'}"],
-    ),
-    "outages": (
-        "faults.outages",
-        lambda folder, part: outages(folder, (2e6, 3e6)[part]),
-        ["faults.outages='outages.csv'", "faults.deadline_s=1e5"],
-    ),
+    # {what a run reads: (key, function that writes its files with one of two contents, lines)}
+    "training data": ("workload.data", emnist, EMNIST),
+    "sites": ("sites.path", sites, SITES),
+    "sites under a policy that replaces them": ("sites.path", sites, [*SITES, "policy.kind=centralized"]),
+    "a trace": ("power.path", trace, ["power={kind='trace', path='traces'}"]),
+    "outages": ("faults.outages", outages, ["faults.outages='outages.csv'", "faults.deadline_s=1e5"]),
 }
 REPLAYED = [what for what in READ if what not in ("training data", "sites under a policy that replaces them")]
 
@@ -100,7 +83,7 @@ def begun(hpctrip, tiny, folder):
 
 
 @pytest.mark.parametrize("what", READ)
-def test_a_run_goes_on_with_the_files_that_it_began_with_and_with_no_others(hpctrip, begun, what):
+def test_a_run_is_continued_and_verified_only_with_unchanged_files(hpctrip, begun, what):
     key, command, change = begun(what)
     recorded = [text for text in newest("run.h5")[0].metadata["sources"] if text.startswith(f"{key} ")]
     assert len(recorded) == 1 and recorded[0] in open_run("run.h5").meta["sources"]
@@ -129,7 +112,7 @@ def test_retime_opens_a_file_that_the_user_names_instead(hpctrip, begun, folder)
     assert hpctrip("retime", "run.h5", path, "--out", "new.h5").code == 0
 
 
-def test_a_figure_of_traces_is_not_drawn_of_changed_ones(begun):
+def test_a_figure_of_changed_traces_is_refused(begun):
     _, _, change = begun("a trace")
     run = open_run("run.h5")
     assert len(traces_of([run]))
@@ -138,7 +121,7 @@ def test_a_figure_of_traces_is_not_drawn_of_changed_ones(begun):
         traces_of([run])
 
 
-def test_diff_tells_other_contents_under_one_name(begun, hpctrip, folder):
+def test_diff_reports_changed_files_of_the_same_name(begun, hpctrip, folder):
     _, command, change = begun("outages")
     change()
     again = (*command[:-1], "again.h5")
@@ -147,14 +130,14 @@ def test_diff_tells_other_contents_under_one_name(begun, hpctrip, folder):
     assert str(line).startswith("read: faults.outages: 'outages.csv' ")
 
 
-def test_every_workload_says_what_training_sees(tiny_workload, tiny):
+def test_every_workload_has_digests_of_its_data(tiny_workload, tiny):
     workload = read_input([tiny], tiny_workload).experiment.workload
     digests = workload.checked_task(0).digests
     assert digests.keys() == ({"data", "model"} if workload.kind == "llm" else {"data"})
     assert workload.checked_task(0).digests == digests
 
 
-def test_data_made_here_count_as_a_difference_only_under_the_same_input(trained):
+def test_diff_compares_generated_data_only_under_the_same_input(trained):
     run = trained("stop.max_rounds=1")
     (made,) = (text for text in run.meta["sources"] if text.startswith("workload.data - blake2b:"))
     other = trained("stop.max_rounds=1", "seed=1")
@@ -163,14 +146,14 @@ def test_data_made_here_count_as_a_difference_only_under_the_same_input(trained)
 
 
 def test_the_recorded_digest_of_a_file_is_that_of_its_bytes(folder):
-    sites(folder, 4)
+    sites(folder, 0)
     run_input = resolve({"sites": {"kind": "csv", "path": "sites.csv"}})
     (source,) = world_sources(run_input)
     assert source == ("sites.path", "sites.csv", digest((folder / "sites.csv").read_bytes()))
 
 
 def test_a_folder_of_traces_counts_by_its_traces_alone(folder):
-    trace(folder, 0.3)
+    trace(folder, 0)
     run_input = resolve({"power": {"kind": "trace", "path": "traces"}})
     before = world_sources(run_input)
     (folder / "traces/README").write_text("how to read them")
@@ -179,9 +162,7 @@ def test_a_folder_of_traces_counts_by_its_traces_alone(folder):
     assert world_sources(run_input) != before
 
 
-def test_made_data_that_another_machine_makes_otherwise_are_told_and_not_refused(
-    tmp_path, monkeypatch, hpctrip, tiny
-):
+def test_generated_data_with_another_digest_are_a_warning(tmp_path, monkeypatch, hpctrip, tiny):
     out = tmp_path / "run.h5"
     assert hpctrip("run", tiny, *ROUNDS, "--out", out).code == 0
     from hpctrip.learn.data import cached
@@ -194,7 +175,7 @@ def test_made_data_that_another_machine_makes_otherwise_are_told_and_not_refused
     )
 
 
-def test_every_key_whose_description_speaks_of_files_is_declared_as_reading_them():
+def test_every_key_that_describes_files_is_declared_as_reading_them():
     declared, suspected = set(), set()
     classes = [("", Experiment)]
     for prefix, owner in classes:

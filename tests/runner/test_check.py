@@ -37,7 +37,7 @@ REFUSED = {  # {case: (-o lines, fragments of the report)}
 
 
 @pytest.mark.parametrize(("lines", "fragments"), REFUSED.values(), ids=REFUSED)
-def test_what_lacks_is_refused_by_check_in_the_words_of_run(lines, fragments, hpctrip, tiny, folder):
+def test_check_refuses_missing_inputs_with_the_message_of_run(lines, fragments, hpctrip, tiny, folder):
     if "workload.kind=llm" in lines and importlib.util.find_spec("peft") is None:
         pytest.skip("needs the extra [llm]")
     arguments = [tiny, *(word for line in lines for word in ("-o", line))]
@@ -46,7 +46,7 @@ def test_what_lacks_is_refused_by_check_in_the_words_of_run(lines, fragments, hp
     assert checked.err == hpctrip("run", *arguments, "--out", "run.h5").err
 
 
-def test_the_store_is_tried_and_left_as_it_was(hpctrip, tiny, tmp_path):
+def test_check_tries_to_write_to_the_store_and_leaves_no_file(hpctrip, tiny, tmp_path):
     assert hpctrip("check", tiny, "-o", f"store.path={tmp_path / 'new' / 'store'}").code == 0
     assert not list(tmp_path.iterdir())
 
@@ -57,7 +57,7 @@ def test_an_extra_that_is_not_installed_is_named(hpctrip, monkeypatch):
     hpctrip("check", "-o", "workload.kind=llm").check_refused(["peft not installed"])
 
 
-def test_an_update_of_a_few_bytes_is_doubted_by_check_plan_and_run_alike(hpctrip, tiny, tmp_path):
+def test_check_plan_and_run_warn_of_an_update_of_a_few_bytes(hpctrip, tiny, tmp_path):
     """The unit was forgotten: 1.5 GB were meant."""
     arguments = [tiny, "-o", "network.update_bytes=1.5", "-o", "stop.max_rounds=1"]
     doubt = 'network.update_bytes = 1.5 is in bytes: write "1.5 GB" where gigabytes are meant'

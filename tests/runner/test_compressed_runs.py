@@ -31,7 +31,7 @@ def built(task=None, *lines, paths=()):
 # A real update
 
 
-def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
+def test_payload_and_error_of_a_sites_real_update(tiny):
     """One site's update of the CNN. The bounds are those of each encoding over its buckets, in the 2-norm."""
     aggregator = built(paths=[tiny])
     host, site = aggregator.host, int(aggregator.simulation.begin(State()).cohort[0])
@@ -44,10 +44,6 @@ def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
         decoded = rule.roundtrip(update, stream(0, "compression", 1, 0))
         error = float(torch.linalg.vector_norm(decoded - update)) / norm
         values[kind] = rule.payload_bytes(num_params), error
-    with capsys.disabled():
-        print(f"\nupdate of {num_params:,} parameters, {4 * num_params:,} bytes:")
-        for kind, (num_bytes, error) in values.items():
-            print(f"  {kind:6s} {num_bytes:9,.0f} bytes, relative error {error:.2e}")
     sizes, errors = (dict(zip(values, column, strict=True)) for column in zip(*values.values(), strict=True))
     assert sizes["none"] > sizes["half"] > sizes["int8"] > sizes["qsgd"] > sizes["top-k"]
     assert errors["none"] == 0 < errors["half"] <= 2**-11 + 2**-25 * num_params**0.5 / norm

@@ -174,14 +174,14 @@ def settings(*lines):
 
 
 @pytest.mark.parametrize("kind", MEANT)
-def test_what_a_site_does_is_the_workloads_own_where_the_input_is_silent(kind):
+def test_absent_training_keys_have_the_defaults_of_the_workload(kind):
     lines, expected = MEANT[kind]
     work = read_input([], [f"workload={{kind='{kind}'}}", *lines]).experiment.train
     assert (work.lr, work.batch_size, work.local_epochs, work.optimizer, work.weight_decay) == expected
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_saying_what_is_in_force_anyway_is_the_same_run(name):
+def test_an_explicit_default_is_the_same_input(name):
     assert settings(*SAME[name]) == settings()
 
 
@@ -193,12 +193,12 @@ def test_defaults_that_follow_from_their_neighbours_are_spelled_out():
     assert every["workload.stride"] == 80 and every["train.lr"] == 0.8
 
 
-def test_what_only_the_machine_decides_stays_open():
+def test_keys_that_depend_on_the_machine_stay_auto():
     open_keys = ("engine.name", "engine.sites_per_block", "ranks.device", "ranks.transport")
     assert {settings()[key] for key in open_keys} == {"auto"}
 
 
-def test_check_plan_show_and_the_file_say_it(hpctrip, tiny, trained):
+def test_check_plan_show_and_the_file_have_the_resolved_training_keys(hpctrip, tiny, trained):
     checked = hpctrip("check", tiny).out
     for line in ("lr = 0.01", "batch_size = 20", "local_epochs = 1.0", 'optimizer = "sgd"'):
         assert line in checked.splitlines()

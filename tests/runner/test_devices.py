@@ -91,7 +91,9 @@ def bounded():
     signal.signal(signal.SIGALRM, before[1])
 
 
-def test_what_is_no_file_is_one_line_wherever_a_path_is_given(thing, hpctrip, tiny, bounded, tmp_path):
+def test_devices_pipes_and_folders_are_one_line_wherever_a_path_is_given(
+    thing, hpctrip, tiny, bounded, tmp_path
+):
     before = {path: path.lstat().st_mode for path in tmp_path.glob("it*")}
     places = READ | WRITTEN | ({} if thing == "a folder" else FOLDERS)
     for place, command in places.items():

@@ -76,7 +76,7 @@ def test_it_is_replayed_from_its_own_file_and_the_files_that_it_names(run, lines
         replay(run)
 
 
-def test_a_forged_joule_is_noticed(run, lines, tmp_path):
+def test_a_forged_energy_is_found(run, lines, tmp_path):
     from test_replay import written_anew
 
     rows = list(run.history().rows)
@@ -95,7 +95,7 @@ def test_a_forged_joule_is_noticed(run, lines, tmp_path):
     assert "compute_energy_j is" in str(replay(forged, data=[folder_of(lines)])[0])
 
 
-def test_in_two_parts_it_ends_with_the_same_bits(run, lines, hpctrip, tiny, tmp_path):
+def test_a_resumed_run_ends_with_the_same_bits(run, lines, hpctrip, tiny, tmp_path):
     half = tmp_path / "half.h5"
     options = [part for line in lines for part in ("-o", line.replace(ROUNDS, "stop.max_rounds=2"))]
     assert hpctrip("run", tiny, *options, "--out", half).code == 0
@@ -103,7 +103,7 @@ def test_in_two_parts_it_ends_with_the_same_bits(run, lines, hpctrip, tiny, tmp_
     assert diff(run, open_run(half)) == []
 
 
-def test_the_bill_is_told_at_the_end_and_by_show(hpctrip, tiny, tmp_path):
+def test_energy_and_carbon_are_printed_at_the_end_and_by_show(hpctrip, tiny, tmp_path):
     path = tmp_path / "run.h5"
     options = ["-o", "carbon={kind='constant', per_kwh=100}", "-o", "accounts.currency=GBP"]
     ended = hpctrip("run", tiny, *options, "--out", path)

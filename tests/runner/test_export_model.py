@@ -31,7 +31,7 @@ def trained(original, tmp_path):
     return tmp_path / "run.h5"
 
 
-def test_pytorch_loads_it_and_has_the_model_that_the_run_ended_with(trained, hpctrip, tiny, tmp_path):
+def test_pytorch_loads_the_exported_model(trained, hpctrip, tiny, tmp_path):
     out = tmp_path / "model.safetensors"
     assert hpctrip("export", trained, "--model", out).out.strip() == str(out)
     experiment = read_input([str(tiny)]).experiment
@@ -49,7 +49,7 @@ def test_a_model_of_one_checkpoint_and_tables_together(trained, hpctrip, tmp_pat
     assert (tmp_path / "a.safetensors").read_bytes() != b"" and (tmp_path / "csv" / "rounds.csv").exists()
 
 
-def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
+def test_an_impossible_export_is_one_clear_line(trained, hpctrip, tmp_path):
     hpctrip("export", trained, "--model", tmp_path / "m.pt").check_refused(
         ["m.pt: does not end in .safetensors"]
     )

@@ -35,47 +35,35 @@ def usual():
     return key()
 
 
-def test_of_every_table_it_is_decided_whether_training_sees_it():
+def test_every_table_is_either_learned_or_marked_as_unlearned():
     """A new table is marked where it is declared (config/identity.py), or is added here: training sees it."""
     unseen = {name for name in unlearned_keys(Experiment()) if "." not in name}
     assert unseen.isdisjoint(LEARNED) and unseen | LEARNED == set(Experiment.model_fields)
     assert set(neutral_keys(Experiment())) <= set(unlearned_keys(Experiment()))
 
 
-def test_what_no_training_sees_is_not_part_of_the_key(usual):
-    lines = [
-        *(
-            "name=other",
-            "label=other",
-            "timing.clock=mean-power",
-            "network.round_trip=true",
-            "power.kind=constant",
-        ),
-        *("policy.kind=all", "stop.max_rounds=3", "evaluate.every_rounds=4", "checkpoint.enabled=false"),
-        *("ranks.device=cpu", "store.path=x", "faults.late_fraction=0.5", "sites.kind=uniform"),
-    ]
-    assert key(*lines, "sites.num_sites=4") == usual
+def test_keys_that_training_does_not_see_leave_the_learning_key_unchanged(usual):
+    lines = """
+        name=other label=other sites.kind=uniform sites.num_sites=4 timing.clock=mean-power network.round_trip=true
+        power.kind=constant faults.late_fraction=0.5 policy.kind=all stop.max_rounds=3 evaluate.every_rounds=4
+        checkpoint.enabled=false ranks.device=cpu store.path=x
+    """
+    assert key(*lines.split()) == usual
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(
-            "seed=1",
-            "sites.num_sites=5",
-            "workload.train_samples=41",
-            "workload.split=balanced",
-            "partition.alpha=0.7",
-        ),
-        *("train.lr=0.5", "server.momentum=0.9", "compression.kind=int8", "engine.sites_per_block=2"),
-        *("ranks.threads=2", "evaluate.max_samples=3", "policy.kind=centralized"),
-    ],
-)
-def test_what_training_sees_is(usual, line):
+LINES = """
+    seed=1 sites.num_sites=5 workload.train_samples=41 workload.split=balanced partition.alpha=0.7 train.lr=0.5
+    server.momentum=0.9 compression.kind=int8 engine.sites_per_block=2 ranks.threads=2 evaluate.max_samples=3
+    policy.kind=centralized
+"""
+
+
+@pytest.mark.parametrize("line", LINES.split())
+def test_keys_that_training_sees_change_the_learning_key(usual, line):
     assert key(line) != usual
 
 
-def test_data_and_plug_ins_count_by_their_content_and_not_by_where_they_lie(usual):
+def test_data_and_plug_ins_count_by_their_content_and_not_their_path(usual):
     def other(digest, path="theirs"):
         return lambda run_input, task: [
             source._replace(digest=digest or source.digest, path=path)
@@ -91,7 +79,7 @@ def test_data_and_plug_ins_count_by_their_content_and_not_by_where_they_lie(usua
     assert one == two
 
 
-def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
+def test_the_machine_is_part_of_the_key(usual, tmp_path, monkeypatch):
     assert key(machine="there") != usual
     assert arithmetic(torch.device("cpu")) == arithmetic(torch.device("cpu"))
     monkeypatch.setattr(params, "_processor", lambda: "another one")
@@ -100,11 +88,15 @@ def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
     assert changed != arithmetic(torch.device("cpu"))
 
 
-def test_the_key_changes_with_the_code_that_trains(tmp_path):
-    for name in CODE:
-        path = tmp_path / name if name.endswith(".py") else tmp_path / name / "models" / "cnn.py"
+def write_code(package, names):
+    for name in names:
+        path = package / name if name.endswith(".py") else package / name / "models" / "cnn.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+
+
+def test_the_key_changes_with_the_code_that_trains(tmp_path):
+    write_code(tmp_path, CODE)
     before = code_digest(tmp_path)
     (tmp_path / "learn" / "models" / "lstm.py").touch()
     code_digest.cache_clear()
@@ -112,11 +104,7 @@ def test_the_key_changes_with_the_code_that_trains(tmp_path):
 
 
 @pytest.mark.parametrize("missing", CODE)
-def test_code_that_is_not_where_the_key_looks_for_it_raises(missing, tmp_path):
-    for name in CODE:
-        if name != missing:
-            path = tmp_path / name if name.endswith(".py") else tmp_path / name / "task.py"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+def test_missing_code_raises(missing, tmp_path):
+    write_code(tmp_path, [name for name in CODE if name != missing])
     with pytest.raises(FileNotFoundError):
         code_digest(tmp_path)

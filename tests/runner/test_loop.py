@@ -100,12 +100,8 @@ def test_a_seed_repeats_itself_and_another_differs(tiny_run, trained):
 
 def test_the_file_says_how_it_was_made(tiny_run):
     meta = tiny_run.meta
-    assert (meta["scenario"], meta["policy"], meta["engine"], meta["transport"]) == (
-        "tiny",
-        "powertrip",
-        "sequential",
-        "serial",
-    )
+    made_by = {"scenario": "tiny", "policy": "powertrip", "engine": "sequential", "transport": "serial"}
+    assert meta.items() >= made_by.items()
     assert meta["synthetic_data"] and meta["synthetic_power"] and "synthetic" in meta["data_source"]
     assert meta["update_bytes"] == 1.5e9 and meta["num_params"] > 100_000
     assert tiny_run.sites["num_samples"].sum() == 400
@@ -156,7 +152,7 @@ def test_max_rounds_stops_the_run(tiny_run):
 # Learning
 
 
-def test_evaluation_is_skipped_between_and_done_at_the_end(sound, tiny_run):
+def test_evaluation_every_second_round_includes_the_last_one(sound, tiny_run):
     run = sound("evaluate.every_rounds=2")
     assert run.rounds["eval_seen"].tolist() == [0, 200, 200]
     assert run.rounds["accuracy"].isna().tolist() == [True, False, False]
@@ -222,8 +218,7 @@ def test_local_work_that_adapts_is_trained_charged_recorded_and_replayed(sound):
     assert sound(*FIXED).rounds["local_work"].tolist() == [1, 1, 1]
 
 
-def test_local_work_that_was_not_asked_for_is_found_by_the_replay(sound):
-    """As if somebody had edited a run and its checksums."""
+def test_forged_local_work_is_found_by_the_replay(sound):
     run = sound(*ADAPTIVE)
     run.rounds.loc[1, "local_work"] += 1
     assert any("round 2: local_work is" in str(fault) for fault in replay(run))
@@ -284,7 +279,7 @@ def test_every_part_of_the_world_runs(lines, sound):
     sound(*lines, "stop.max_rounds=2")
 
 
-def test_where_the_sites_are_may_come_from_a_file(sound, tmp_path):
+def test_positions_of_sites_are_read_from_a_file(sound, tmp_path):
     (tmp_path / "sites.csv").write_text("city,distance_mi\n" + "".join(f"c{i},{100 * i}\n" for i in range(6)))
     run = sound("sites.kind=csv", f"sites.path={tmp_path / 'sites.csv'}")
     assert run.sites["distance_m"].tolist() == pytest.approx([160934.4 * i for i in range(6)])

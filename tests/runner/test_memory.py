@@ -48,7 +48,7 @@ def run(ranks, num_sites, engine, block, rounds):
     host = Watched(experiment, num_sites, experiment.workload.task(0), ranks, torch.device("cpu"))
     rank0 = None
     if ranks.is_aggregator:
-        never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
+        never = Checkpointer(Checkpointing(enabled=False), "run.h5", "", {})
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size, Signals())
         callbacks = Mock(round=lambda *args: "")
         rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, None)

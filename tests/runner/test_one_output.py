@@ -54,7 +54,7 @@ def test_a_run_beside_another_is_refused_and_touches_nothing(runs, hpctrip, tiny
 
 
 @pytest.mark.parametrize("command", ["cluster", "merge"])
-def test_whatever_writes_a_file_of_this_name_is_refused_while_a_run_does(runs, hpctrip, command):
+def test_other_commands_are_refused_while_a_run_writes_the_file(runs, hpctrip, command):
     path = runs[0].with_name("live.h5")
     words = {"cluster": ("-o", "jobs.num_jobs=8", "--out", path), "merge": (path, *runs)}[command]
     before = content(path.parent)
@@ -72,7 +72,7 @@ def test_the_trace_of_a_cluster_is_not_written_over(tmp_path, hpctrip):
     assert trace.read_text().startswith("submit_s")
 
 
-def test_two_that_start_together_one_runs_and_the_other_says_why_not(tmp_path, tiny, launch):
+def test_of_two_runs_that_start_together_one_is_refused(tmp_path, tiny, launch):
     path = tmp_path / "run.h5"
     jobs = [
         launch.start(0, "run", tiny, "--out", path, *EVERY_ROUND, "-o", f"seed={seed}") for seed in (0, 1)
@@ -104,26 +104,23 @@ def of_another_program(path):
         file.attrs["format"] = np.bytes_("another program")
 
 
-def cut_short(write):
-    def cut(path):
-        write(path)
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-    return cut
+def halve(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 UNRELATED = {
     "a text": lambda path: path.write_text("notes of a year"),
     "a cluster's results": lambda path: simulate(overrides={"jobs.num_jobs": 4}, out=path, overwrite=True),
     "another program's results": of_another_program,
-    "those, damaged": cut_short(of_another_program),
+    "those, damaged": lambda path: (of_another_program(path), halve(path)),
+    "its own results without the attributes, at their end": halve,
     "a checkpoint": lambda path: shutil.copy(f"{path}.ckpt0", path),
     "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
 }
 
 
 @pytest.mark.parametrize("what", UNRELATED)
-def test_checkpoints_replace_nothing_but_their_own_runs_results(runs, hpctrip, tiny, what):
+def test_a_resume_replaces_only_results_of_its_own_run(runs, hpctrip, tiny, what):
     run = runs[0]
     UNRELATED[what](run)
     before = run.read_bytes() if run.is_file() else run.stat().st_ino
@@ -137,17 +134,6 @@ def test_checkpoints_replace_nothing_but_their_own_runs_results(runs, hpctrip, t
     if what != "a pipe":
         run.rename(run.with_name("kept"))
         assert hpctrip("resume", run, "-o", "stop.max_rounds=3").code == 0
-
-
-def test_damaged_results_of_the_run_itself_are_made_anew(runs, hpctrip):
-    for run, spoil in zip(runs, (lambda data: data[: len(data) // 2], lambda data: data[:200]), strict=True):
-        whole = open_run(run)
-        run.write_bytes(spoil(run.read_bytes()))
-        ended = hpctrip("resume", run)
-        if ended.code:  # nothing in what is left says whose it was
-            ended.check_refused(["nothing is written over it"])
-        else:
-            assert verify(open_run(run)) == [] and len(open_run(run).rounds) == len(whole.rounds)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -73,7 +73,7 @@ def test_a_run_records_its_plug_ins_by_path_and_digest(made):
     assert f"plugins mine.py blake2b:{made}" in newest("run.h5")[0].metadata["sources"]
 
 
-def test_to_go_on_they_are_given_again(hpctrip, made):
+def test_a_resume_needs_the_plug_ins_again(hpctrip, made):
     refused = hpctrip("resume", "run.h5", *MORE)
     refused.check_refused(
         ["run.h5.ckpt", f"'mine.py' (digest {made})", "give the same again, e.g. --plugin PATH"]
@@ -84,7 +84,7 @@ def test_to_go_on_they_are_given_again(hpctrip, made):
     assert len(open_run("run.h5").rounds) == 3
 
 
-def test_the_way_on_after_an_interruption_names_them(hpctrip, tiny, folder, monkeypatch):
+def test_the_resume_command_names_the_plug_ins(hpctrip, tiny, folder, monkeypatch):
     (folder / "my own.py").write_text(MINE)
     monkeypatch.setattr("hpctrip.runner.signals.Interruption.reason", lambda *facts: "enough")
     args = ("--plugin", "my own.py", "-opolicy.kind=mine", *ROUNDS, "--out", "run.h5")
@@ -94,7 +94,7 @@ def test_the_way_on_after_an_interruption_names_them(hpctrip, tiny, folder, monk
     del POLICIES._classes["mine"]
 
 
-def test_from_wherever_as_long_as_they_say_the_same(hpctrip, made, folder):
+def test_a_plug_in_may_have_another_path_and_the_same_content(hpctrip, made, folder):
     (folder / "elsewhere").mkdir()
     shutil.move("mine.py", "elsewhere/other_name.py")
     path = folder / "elsewhere/input.toml"
@@ -103,7 +103,7 @@ def test_from_wherever_as_long_as_they_say_the_same(hpctrip, made, folder):
     assert open_run("on.h5").input["plugins"] == [str(folder / "elsewhere/other_name.py")]
 
 
-def test_others_are_refused_with_both_digests_and_do_not_run(hpctrip, made, mine, folder):
+def test_other_plug_ins_are_refused_with_both_digests_and_do_not_run(hpctrip, made, mine, folder):
     mine.write_text(MINE + f"\nopen({str(folder / 'ran')!r}, 'w')\n")
     other = digest(mine.read_bytes())
     refused = hpctrip("resume", "run.h5", *MORE, "--plugin", "mine.py")
@@ -113,26 +113,16 @@ def test_others_are_refused_with_both_digests_and_do_not_run(hpctrip, made, mine
     refused.check_refused([made, other])
 
 
-def test_a_run_without_plug_ins_does_not_go_on_with_some(hpctrip, tiny, mine):
+def test_a_run_without_plug_ins_is_not_resumed_with_plug_ins(hpctrip, tiny, mine):
     assert hpctrip("run", tiny, *ROUNDS, "--out", "run.h5").code == 0
     hpctrip("resume", "run.h5", *MORE, "--plugin", "mine.py").check_refused(
         ["made with no plug-in, given is 'mine.py'"]
     )
 
 
-def test_the_same_command_goes_on_with_its_plug_in_and_not_with_another(hpctrip, tiny, made, mine):
-    command = (
-        "run",
-        tiny,
-        "--resume",
-        "--out",
-        "run.h5",
-        *MORE,
-        *CHECKPOINTS,
-        "-opolicy.kind=mine",
-        "--plugin",
-        mine,
-    )
+def test_run_with_resume_accepts_its_own_plug_in_and_no_other(hpctrip, tiny, made, mine):
+    command = ("run", tiny, "--resume", "--out", "run.h5", *MORE, *CHECKPOINTS)
+    command += ("-opolicy.kind=mine", "--plugin", mine)
     assert hpctrip(*command).code == 0 and len(open_run("run.h5").rounds) == 3
     mine.write_text(MINE.replace("[:3]", "[:4]"))
     hpctrip(*command).check_refused([made, digest(mine.read_bytes())])
@@ -141,7 +131,7 @@ def test_the_same_command_goes_on_with_its_plug_in_and_not_with_another(hpctrip,
     hpctrip(*command).check_refused(["run.h5: the run was made with", made])
 
 
-def test_verify_runs_them_only_where_they_are_the_runs_own(hpctrip, made, mine, folder):
+def test_verify_runs_only_the_plug_ins_of_the_run(hpctrip, made, mine, folder):
     ended = hpctrip("verify", "run.h5")
     assert (
         ended.code == 0 and "but not replayed" in ended.out and made in ended.out and "--plugin" in ended.out
@@ -172,7 +162,7 @@ def test_every_command_that_reads_an_input_takes_plug_ins(hpctrip, tiny, mine, c
     assert ended.code == 0, ended.err
 
 
-def test_diff_compares_what_they_say_and_not_where_they_are(hpctrip, tiny, mine, folder):
+def test_diff_compares_plug_ins_by_content_and_not_by_path(hpctrip, tiny, mine, folder):
     def run(out, plugin):
         assert hpctrip("run", tiny, "--plugin", plugin, *ROUNDS, "--out", out).code == 0
         return open_run(out)
@@ -227,7 +217,7 @@ def naming(request, hpctrip, tiny, folder):
     return request.param == "recorded"
 
 
-def test_nothing_that_only_a_file_names_is_run(hpctrip, tiny, folder, naming):
+def test_a_plug_in_that_only_a_file_names_does_not_run(hpctrip, tiny, folder, naming):
     for command in (
         ("verify", "run.h5"),
         ("show", "run.h5"),
@@ -282,7 +272,7 @@ def test_a_package_that_cannot_be_imported_is_one_clear_line(hpctrip, tiny, inst
     )
 
 
-def test_what_lies_in_the_working_folder_is_not_installed(hpctrip, tiny, install, monkeypatch, tmp_path):
+def test_a_package_in_the_working_folder_is_not_imported(hpctrip, tiny, install, monkeypatch, tmp_path):
     site = install("found_here", "1", f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.chdir(site)
     assert hpctrip("check", tiny).code == 0

@@ -17,18 +17,16 @@ CONTROL = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\r")
 
 
 class Terminal(io.StringIO):
-    """Is one, as far as a program can tell."""
+    """Claims to be a terminal."""
 
-    def __init__(self, encoding="utf-8"):
-        super().__init__()
-        self._encoding = encoding
-
-    @property
-    def encoding(self):
-        return self._encoding
+    encoding = "utf-8"
 
     def isatty(self):
         return True
+
+
+class AsciiTerminal(Terminal):
+    encoding = "ascii"
 
 
 def screen(text):
@@ -82,7 +80,7 @@ def test_on_a_terminal_a_bar_stays_in_view_between_the_rounds_and_the_closing_li
 
 
 def test_the_bar_is_plain_ascii_where_the_encoding_is_not_utf_8(hpctrip_to, tiny, tmp_path):
-    terminal = Terminal(encoding="ascii")
+    terminal = AsciiTerminal()
     assert hpctrip_to(terminal, "run", tiny, "--out", tmp_path / "run.h5") == 0
     assert terminal.getvalue().isascii()
     assert any(re.match("-+ round 3/3", line) for line in screen(terminal.getvalue()))
@@ -122,18 +120,9 @@ def test_a_terminal_that_is_closed_does_not_end_the_run(hpctrip_to, tiny, tmp_pa
 
 def test_a_reader_that_leaves_does_not_end_the_run_nor_change_its_exit_code(tiny, tmp_path):
     """As `hpctrip ... | head -1` does."""
+    command = ["run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5"]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "hpctrip",
-            "run",
-            tiny,
-            "-o",
-            "stop.max_rounds=1",
-            "--out",
-            tmp_path / "run.h5",
-        ],
+        [sys.executable, "-m", "hpctrip", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

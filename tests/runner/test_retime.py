@@ -30,7 +30,7 @@ def retime(hpctrip, tmp_path):
     return run
 
 
-def test_where_the_same_sites_train_nothing_is_trained(trained, nearest, retime):
+def test_nothing_is_trained_where_the_cohorts_are_the_same(trained, nearest, retime):
     ended, retimed = retime(nearest, *WORLD)
     assert ended.code == 0, ended.err
     alone = trained("policy.kind=lowest-latency", "policy.k=3", "stop.target_accuracy=0.05", *WORLD)
@@ -51,7 +51,7 @@ def test_a_run_that_stops_earlier_knows_all_but_its_last_models_digest(trained, 
     assert retimed.meta["params_digest"] == "" and math.isnan(retimed.time_to_accuracy_s)
 
 
-def test_where_decisions_part_it_is_trained_and_said_at_which_round(trained, nearest, retime, tmp_path):
+def test_other_cohorts_are_trained_and_their_first_round_is_printed(trained, nearest, retime, tmp_path):
     ended, retimed = retime(nearest, "policy.k=4", options=("--store", tmp_path / "store"))
     assert f"decisions part at round 1: 4 sites, 3 in {nearest.path}" in ended.out
     assert f"{len(retimed.rounds)} round(s): 0 taken, {len(retimed.rounds)} trained" in ended.out
@@ -62,7 +62,7 @@ def test_where_decisions_part_it_is_trained_and_said_at_which_round(trained, nea
     assert diff(retimed, again) == []
 
 
-def test_where_local_work_parts_it_is_trained_and_said_at_which_round(trained, retime):
+def test_other_local_work_is_trained_and_its_first_round_is_printed(trained, retime):
     """All ten sites train in both runs."""
     run = trained("policy.kind=goodput", "policy.min_sites=10")
     ended, retimed = retime(run, "policy.local_work=adaptive")
@@ -87,7 +87,7 @@ def test_the_recorded_input_is_taken_up_whole_its_store_and_callbacks_too(traine
     assert len((tmp_path / "lines").read_text().splitlines()) == 1
 
 
-def test_who_trained_it_elsewhere_is_told_that_bits_may_differ(nearest, retime, monkeypatch):
+def test_retiming_a_run_of_another_machine_warns_of_other_bits(nearest, retime, monkeypatch):
     monkeypatch.setattr("hpctrip.runner.run_metadata.arithmetic", lambda device: "other kernels")
     ended, _ = retime(nearest)
     assert (

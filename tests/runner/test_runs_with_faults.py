@@ -23,13 +23,13 @@ FAULTS = ("faults.deadline_s=18", "faults.mtbf_s=90", "faults.mttr_s=40", "fault
 GOLDEN_CLOCK_S = [14.18095149996393, 35.72917149176942, 57.27739148357491]
 
 
-def test_a_deadline_that_nobody_misses_changes_no_bit(trained):
+def test_a_deadline_that_every_site_meets_changes_no_bit(trained):
     plain, bound = trained(), trained("faults.deadline_s=1e6")
     (only,) = diff(plain, bound)
     assert str(only) == "input: faults.deadline_s: absent | 1000000.0"
 
 
-def test_the_clock_without_faults_is_that_of_before_there_were_faults(trained):
+def test_the_clock_without_faults_has_its_recorded_values(trained):
     # not to the bit: NumPy's powers and logarithms round differently with the CPU's instruction set
     assert trained().rounds["clock_s"].tolist() == pytest.approx(GOLDEN_CLOCK_S, rel=1e-13)
 
@@ -91,18 +91,11 @@ def test_a_round_in_which_nobody_arrives_leaves_the_model_as_it_was(trained, ser
 
 def test_fedadam_starts_from_tau_also_where_nobody_arrived_in_the_first_round(trained):
     """tau far above the update: the first step is lr 0.1 u / ((sqrt(0.99) + 1) tau), in whatever round it is made."""
-    lines = (
-        "seed=2",
-        "policy.kind=static",
-        "policy.k=1",
-        "faults.deadline_s=1e6",
-        "faults.lost_fraction=0.5",
-    )
-    plain = trained(*lines, "stop.max_rounds=2")
+    lines = ("seed=2", "policy.kind=static", "policy.k=1", "stop.max_rounds=2")
+    lines += ("faults.deadline_s=1e6", "faults.lost_fraction=0.5")
+    plain = trained(*lines)
     assert plain.rounds["num_arrived"].tolist() == [0, 1]
-    adam = trained(
-        *lines, "stop.max_rounds=2", "server.kind=fedadam", "server.tau=1000.0", "server.lr=1000.0"
-    )
+    adam = trained(*lines, "server.kind=fedadam", "server.tau=1000.0", "server.lr=1000.0")
     expected = 0.1 / (0.99**0.5 + 1) * plain.rounds["update_norm"].iloc[1]
     assert adam.rounds["update_norm"].iloc[1] == pytest.approx(expected, rel=1e-3)
 

@@ -141,7 +141,7 @@ def test_a_run_in_another_world_with_the_same_cohorts_trains_nothing(first, stor
     assert diff(first[0], taken) != []
 
 
-def test_where_cohorts_part_it_trains_from_the_last_model_that_is_kept(store, tmp_path, trained):
+def test_from_a_different_cohort_on_it_trains_from_the_last_cached_model(store, tmp_path, trained):
     alone = run(tmp_path / "alone.h5", "policy.turn=6")
     trained.clear()
     parted = run(tmp_path / "parted.h5", "policy.turn=6", store=store)
@@ -153,13 +153,8 @@ def test_where_cohorts_part_it_trains_from_the_last_model_that_is_kept(store, tm
     longer = run(tmp_path / "longer.h5", "policy.turn=6", store=store, rounds=7)
     assert trained == [7] and longer.meta["stored_rounds"] == 6
     trained.clear()
-    run(
-        tmp_path / "dropped.h5",
-        "policy.turn=6",
-        "faults.deadline_s=1e6",
-        "faults.lost_fraction=0.5",
-        store=store,
-    )
+    lost = ("faults.deadline_s=1e6", "faults.lost_fraction=0.5")
+    run(tmp_path / "dropped.h5", "policy.turn=6", *lost, store=store)
     assert trained[0] == 1  # other updates arrive: other learning, whatever the cohorts
 
 
@@ -171,7 +166,7 @@ LEARNERS = [
 ]
 
 
-def test_what_servers_and_sites_keep_goes_on_from_a_kept_model(tmp_path, trained):
+def test_states_of_server_and_sites_continue_from_a_cached_model(tmp_path, trained):
     store = tmp_path / "store"
     run(tmp_path / "first.h5", *LEARNERS, store=store)
     alone = run(tmp_path / "alone.h5", *LEARNERS, "policy.turn=5")
@@ -180,11 +175,9 @@ def test_what_servers_and_sites_keep_goes_on_from_a_kept_model(tmp_path, trained
     assert trained == [4, 5, 6] and diff(alone, parted) == []
 
 
-def test_faults_count_as_far_as_updates_arrive(tmp_path, trained):
-    store, faults = (
-        tmp_path / "store",
-        ["faults.deadline_s=1000", "faults.lost_fraction=0.4", "policy.turn=1"],
-    )
+def test_faults_matter_only_by_the_updates_that_arrive(tmp_path, trained):
+    store = tmp_path / "store"
+    faults = ["faults.deadline_s=1000", "faults.lost_fraction=0.4", "policy.turn=1"]
     first = run(tmp_path / "first.h5", *faults, store=store)
     assert first.rounds["num_arrived"].min() < 3
     trained.clear()
@@ -193,7 +186,7 @@ def test_faults_count_as_far_as_updates_arrive(tmp_path, trained):
     assert trained == [] and diff(run(tmp_path / "alone.h5", *late), taken) == []
 
 
-def test_rounds_to_which_nothing_arrives_are_known_too(tmp_path, trained):
+def test_rounds_without_any_update_are_cached(tmp_path, trained):
     lost = ["faults.deadline_s=1000", "faults.lost_fraction=1"]
     first = run(tmp_path / "first.h5", *lost, store=tmp_path / "store", rounds=2)
     again = run(tmp_path / "again.h5", *lost, store=tmp_path / "store", rounds=2)
@@ -210,7 +203,7 @@ def test_a_resumed_run_goes_on_with_what_others_trained_meanwhile(first, store, 
     assert open_run(half).meta["stored_rounds"] == ROUNDS - 2
 
 
-def test_rounds_that_were_trained_elsewhere_neither_use_nor_fill_a_store(
+def test_rounds_trained_on_another_machine_neither_use_nor_fill_the_store(
     store, tmp_path, trained, monkeypatch, capsys
 ):
     half = tmp_path / "half.h5"
@@ -239,16 +232,14 @@ def test_a_round_that_is_to_be_evaluated_and_was_not_is_trained_again(tmp_path, 
     assert trained == []
 
 
-def test_measured_work_keeps_out_of_the_store(tmp_path, trained, capsys):
+def test_runs_with_measured_compute_times_do_not_use_the_store(tmp_path, trained, capsys):
     measured = run(tmp_path / "run.h5", "timing.compute=measured", store=tmp_path / "store", rounds=2)
     assert trained == [1, 2] and measured.meta["stored_rounds"] == 0
     assert not (tmp_path / "store").exists()
     assert capsys.readouterr().out.count('note: timing.compute = "measured"') == 1
 
 
-def test_nobody_needs_the_model_where_nothing_is_left_to_train_and_no_checkpoint_is_asked_for(
-    first, store, tmp_path, trained
-):
+def test_a_fully_cached_run_without_checkpoints_needs_no_model(first, store, tmp_path, trained):
     for file in store.glob("??/*.state"):
         file.unlink()
     again = run(tmp_path / "again.h5", "checkpoint.enabled=false", store=store)
@@ -258,7 +249,7 @@ def test_nobody_needs_the_model_where_nothing_is_left_to_train_and_no_checkpoint
 
 
 @pytest.mark.parametrize("damage", ["cut short", "of another round"])
-def test_a_damaged_or_foreign_round_is_trained_again_and_said_once(
+def test_a_damaged_or_foreign_round_is_trained_again_and_reported_once(
     first, store, tmp_path, trained, capsys, damage
 ):
     key = key_of_round(first[0], 5)
@@ -377,7 +368,7 @@ def waited(monkeypatch):
 
 
 @pytest.mark.parametrize("finishes", [True, False])
-def test_who_comes_to_a_round_that_another_run_trains_waits_until_it_is_there_or_that_one_is_gone(
+def test_a_run_waits_for_a_round_that_another_run_trains_until_that_finishes_or_ends(
     first, store, tmp_path, trained, waited, capsys, finishes
 ):
     rival = Rival(store, key_of_round(first[0], 5))
@@ -389,7 +380,7 @@ def test_who_comes_to_a_round_that_another_run_trains_waits_until_it_is_there_or
     rival.end()
 
 
-def test_waiting_ends_where_the_run_is_asked_to_leave_and_the_watchdog_sees_it_alive(
+def test_waiting_ends_at_a_signal_and_keeps_the_watchdog_informed(
     first, store, tmp_path, trained, waited, monkeypatch
 ):
     rival, entered, enter = Rival(store, key_of_round(first[0], 5)), [], Phase.enter
@@ -410,7 +401,7 @@ def test_waiting_ends_where_the_run_is_asked_to_leave_and_the_watchdog_sees_it_a
     rival.end()
 
 
-def test_a_round_that_does_not_repeat_itself_is_said(store, tmp_path, trained, monkeypatch, capsys):
+def test_a_retrained_round_with_other_bits_is_reported(store, tmp_path, trained, monkeypatch, capsys):
     monkeypatch.setattr("hpctrip.runner.cache.writer.digest", lambda params: "0" * 16)
     run(tmp_path / "run.h5", "policy.turn=6", store=store)
     assert trained == [4, 5, 6]
@@ -429,7 +420,7 @@ def test_two_runs_at_once_on_one_store_train_every_round_once(tmp_path, tiny, la
 
 
 @pytest.mark.mpi
-def test_what_one_rank_trained_others_take_with_all_that_sites_keep(tmp_path, tiny, hpctrip, launch):
+def test_rounds_and_site_states_are_shared_between_numbers_of_ranks(tmp_path, tiny, hpctrip, launch):
     lines = [part for line in ("compression.kind=top-k", "store.keep_every=1") for part in ("-o", line)]
     arguments = ("run", tiny, *lines, "--store", tmp_path / "store")
     assert hpctrip(*arguments, "--out", tmp_path / "one.h5").code == 0

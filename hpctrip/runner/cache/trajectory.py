@@ -27,13 +27,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file, replace_file, unwritable
 from hpctrip.record.checkpoint import Model, history_arrays, history_of
-from hpctrip.record.container import Container
+from hpctrip.record.container import Arrays, Container
 from hpctrip.record.lock import is_at
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.rounds import History, RoundRow, Status
@@ -117,10 +118,13 @@ class KeyLocks:
         """The reason why locks do not exclude other processes here; empty: they do."""
 
     def take(self, key: str) -> bool:
-        """Take a lock without waiting; returns whether it was free. On a system without such locks every lock is free,
+        """Take a lock without waiting; returns whether it was free. On a file system without locks every lock is free,
         and `trouble` says so. Raises as `replace_file` where the lock file cannot be made."""
         try:
-            self._open()
+            if self._number < 0 or not is_at(self._number, self._path):
+                self.close()  # the folder was removed, and the locks with it
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             return self._set(key, fcntl.F_WRLCK)
         except OSError as error:
             raise unwritable(self._path, error) from error
@@ -137,24 +141,10 @@ class KeyLocks:
             os.close(self._number)
             self._number = -1
 
-    def _open(self) -> None:
-        """Open the lock file that is at the path now: the folder may have been removed, and its locks with it."""
-        if self._number >= 0 and is_at(self._number, self._path):
-            return
-        self.close()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._number = os.open(self._path, flags, 0o666)
-
     def _set(self, key: str, kind: int) -> bool:
-        command = getattr(fcntl, "F_OFD_SETLK", None)
-        if command is None:
-            self.trouble = "this system has no locks on parts of a file"
-            return True
+        lock = _FLOCK.pack(kind, os.SEEK_SET, int(key[:_LOCK_DIGITS], 16), 1, 0)
         try:
-            fcntl.fcntl(
-                self._number, command, _FLOCK.pack(kind, os.SEEK_SET, int(key[:_LOCK_DIGITS], 16), 1, 0)
-            )
+            fcntl.fcntl(self._number, fcntl.F_OFD_SETLK, lock)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 return False
@@ -218,7 +208,7 @@ class CacheFiles:
         self._unchecked_bytes += len(data)
         self.make_room()
 
-    def _read(self, key: str, suffix: str, kind: Container) -> tuple[dict, dict] | None:
+    def _read(self, key: str, suffix: str, kind: Container) -> tuple[dict[str, Any], Arrays] | None:
         """Header and arrays of a file; its time of last use is now."""
         path = self._path(key, suffix)
         try:

@@ -121,22 +121,21 @@ class Callbacks:
         callbacks: Mapping[str, Callback],
         run: RunFacts,
         say: Callable[[str], None],
-        limit_s: float = LIMIT_S,
         phase: Phase | None = None,
     ):
         """Calls `start` of each enabled one, {name: callback}. `say` prints a line to the user; `phase` is that of this
         rank."""
-        self._say, self._limit_s, self._phase = say, limit_s, phase or Phase()
+        self._say, self._phase = say, phase or Phase()
         self._active = {name: each for name, each in callbacks.items() if each.enabled}
         for name, callback in list(self._active.items()):
-            self._call(name, "start", max(limit_s, callback.start_limit_s), callback.start, run)
+            self._call(name, "start", max(LIMIT_S, callback.start_limit_s), callback.start, run)
 
     def round(self, row: RoundRow, wall_s: np.ndarray, wall_j: np.ndarray) -> str:
         """Report a recorded round with the totals of every rank (see `Callback.measured`). Returns why the run should
         end, the first reason if there are several; "" if it goes on."""
         first = ""
         for name, callback in list(self._active.items()):
-            call = self._limit_s, _report, callback, row, wall_s, wall_j
+            call = LIMIT_S, _report, callback, row, wall_s, wall_j
             if reason := self._call(name, f"round {row.round}", *call):
                 first = first or f"{REASON}{name}: {printable(' '.join(reason.split()), 200)}"
         return first
@@ -144,7 +143,7 @@ class Callbacks:
     def end(self, status: str) -> None:
         """Report the end of the run."""
         for name, callback in list(self._active.items()):
-            self._call(name, "end", self._limit_s, callback.end, status)
+            self._call(name, "end", LIMIT_S, callback.end, status)
         self._active = {}
 
     def _call(self, name: str, when: str, limit_s: float, function: Callable, *args: Any) -> Any:
