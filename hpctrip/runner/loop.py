@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import HpctripError, InterruptedRun
+from hpctrip.learn.params import digest
 from hpctrip.ranks.placement import Assignment
 from hpctrip.record.checkpoint import Checkpointer, Model
 from hpctrip.record.writer import Recorder
@@ -172,7 +173,7 @@ class Rank0:
             except HpctripError as error:
                 self._fail(error)
             if self.cache:
-                self.cache.finished(row, params)
+                self.cache.finished(row, digest(params))
             self.progress.round(self._last)
             totals = self.aggregator.rank_wall_s, self.aggregator.rank_wall_j
             request = self.callbacks.round(row, *totals)

@@ -402,7 +402,7 @@ def test_waiting_ends_at_a_signal_and_keeps_the_watchdog_informed(
 
 
 def test_a_retrained_round_with_other_bits_is_reported(store, tmp_path, trained, monkeypatch, capsys):
-    monkeypatch.setattr("hpctrip.runner.cache.writer.digest", lambda params: "0" * 16)
+    monkeypatch.setattr("hpctrip.runner.loop.digest", lambda params: "0" * 16)
     run(tmp_path / "run.h5", "policy.turn=6", store=store)
     assert trained == [4, 5, 6]
     assert capsys.readouterr().out.count("warning: round 4, trained again, gave other bits") == 1

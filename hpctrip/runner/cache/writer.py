@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import torch
 from pydantic import Field
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.io import PathName, check_writable
 from hpctrip.base.units import GB
 from hpctrip.config.component import Component
-from hpctrip.learn.params import digest
 from hpctrip.record.checkpoint import Model
 from hpctrip.runner.cache.trajectory import LOCKS, CachedRound, CacheFiles, key_after
 from hpctrip.sim.rounds import RoundRow
@@ -96,9 +94,9 @@ class CacheWriter:
         """Write the model."""
         self._try(lambda: self._files.write_model(self._keys[state.round], model))
 
-    def finished(self, row: RoundRow, params: torch.Tensor) -> None:
-        """Write the round and release its lock."""
-        key, params_digest = self._keys[row.round], digest(params)
+    def finished(self, row: RoundRow, params_digest: str) -> None:
+        """Write the round, after which the model has this digest, and release its lock."""
+        key = self._keys[row.round]
         before = self._retrained.get(key)
         if before is None:
             self._try(lambda: self._files.write_round(key, CachedRound(row, params_digest)))
