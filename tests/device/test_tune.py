@@ -168,9 +168,9 @@ def test_power_caps_and_clocks_are_searched_around_the_best_and_make_a_curve(fak
     knobs = read_input([tmp_path / "best_joules.toml"]).experiment.knobs
     assert (knobs.power_cap_w, knobs.clock_mhz) == (best.keys.get(CAP), best.keys.get(CLOCK))
     lines = ["throughput.kind='curve'", f"throughput.path='{tmp_path / 'curve.csv'}'"]
-    points = read_input([], lines).experiment.throughput.points()
-    assert points.watts.max() == pytest.approx(400)
-    assert points.rate == pytest.approx((points.watts - 60) ** 0.6)
+    watts, rate = read_input([], lines).experiment.throughput.points()
+    assert watts.max() == pytest.approx(400)
+    assert rate == pytest.approx((watts - 60) ** 0.6)
 
 
 @pytest.mark.parametrize("seed", range(5))
