@@ -78,7 +78,7 @@ def run_command() -> int:
 
 def end_process(code: int) -> NoReturn:
     """End this process as Python does, but without destroying its modules, which takes a second for torch."""
-    threading._shutdown()  # type: ignore[attr-defined]  (waits for threads)
+    threading._shutdown()  # waits for threads that are no daemons
     atexit._run_exitfuncs()
     if mpi := sys.modules.get("mpi4py.MPI"):
         mpi.Finalize()
