@@ -69,7 +69,7 @@ class Shape:
 
 
 def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[np.ndarray]:
-    """The visiting orders of so many sites, each of which visits samples of its own once."""
+    """The visiting orders of `num_sites` sites, each of which visits its own samples once."""
     return list(draw.permutation(num_sites * samples).reshape(num_sites, samples))
 
 

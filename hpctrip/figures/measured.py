@@ -23,8 +23,8 @@ def scaling(table: pd.DataFrame) -> Drawing:
 
     TABLE.csv is what `benchmarks/scaling.py` of the source tree writes. Points are medians over n rounds, whiskers
     their quartiles; wall time is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts
-    cost nothing. Strong scaling: the same sites on more hosts; weak: so many sites on every host. On several hosts
-    recording has no share of its own: rank 0 records while they train.
+    cost nothing. Strong scaling: the same sites on more hosts; weak: a fixed number of sites on every host. On several
+    hosts recording has no share of its own: rank 0 records while they train.
     """
     if not table["kind"].isin(KINDS).all():
         hint = "give what benchmarks/scaling.py of the source tree writes"

@@ -16,7 +16,7 @@ from hpctrip.sim.network import Network
 
 NEAR_MILES = 1000
 MOST_STRAGGLERS = 25
-"""So many sites are drawn; the table has all."""
+"""Largest number of sites that are drawn; the table has all."""
 
 
 @figure(ONE_RUN)

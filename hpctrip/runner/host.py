@@ -104,16 +104,14 @@ class Host:
         with self.wall.phase("train", round):
             began = time.perf_counter()
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
+            sites_of = [assignment.cohort[block].tolist() for block in hosted]
             # All visiting orders first: computed between two small sites, with cold caches, each takes much longer.
-            orders = [
-                [self.order(site, round, times) for site in assignment.cohort[block].tolist()]
-                for block in hosted
-            ]
+            orders = [[self.order(site, round, times) for site in sites] for sites in sites_of]
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
-            for block, of_sites in zip(hosted, orders, strict=True):
+            for block, sites, block_orders in zip(hosted, sites_of, orders, strict=True):
                 self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
-                sites = assignment.cohort[block].tolist()
-                updates = self.engine.train(params, of_sites, [self.memory.of(site)[1] for site in sites])
+                optimizers = [self.memory.of(site)[1] for site in sites]
+                updates = self.engine.train(params, block_orders, optimizers)
                 for position, site, update in zip(block, sites, updates, strict=True):
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:

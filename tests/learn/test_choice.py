@@ -15,7 +15,7 @@ NUMBERS = st.integers(1, 5000)
 
 
 def sizes(num_sites, **table):
-    """Sites of every stacked block of a round with so many sites."""
+    """Sites of every stacked block of a round with `num_sites` sites."""
     rule = EngineChoice(**table).block_rule(ENGINES["stacked"])
     return [len(block) for block in cut(np.arange(num_sites), rule.size(num_sites))]
 

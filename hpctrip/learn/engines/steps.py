@@ -103,8 +103,8 @@ class Engine:
         raise NotImplementedError
 
     def memory_bytes(self, num_sites: int) -> int:
-        """Bytes of the vectors with which so many sites train at once: weights, gradients, update, and the state of
-        the optimiser, in float32; without activations and data."""
+        """Bytes of the float32 vectors for training `num_sites` sites at once: their weights, gradients, updates and
+        optimiser states, without activations and data."""
         return 4 * num_params(self.model) * (3 + num_slots(self.work)) * num_sites
 
 

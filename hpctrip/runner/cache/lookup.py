@@ -170,7 +170,7 @@ class CacheLookup:
         return find
 
     def _finished(self, rounds: KeyedRounds) -> ResumePoint | None:
-        """The end of the run, where all its rounds were found and nobody asks for its last model."""
+        """The end of the run, where all its rounds were found and its last model is not needed."""
         is_over = rounds.digests and rounds.state.stop_reason
         if not is_over or self.aggregator.experiment.checkpoint.enabled:
             return None
