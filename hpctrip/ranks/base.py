@@ -36,14 +36,23 @@ class Phase:
         """Begin a phase, or the next part of one: its time starts at 0."""
         self.name, self.round, self.since = name, round, time.monotonic()
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> Waiting:
         """A context whose body only waits for other ranks; the time in it does not count as the phase's."""
-        self.waits, self.since = True, time.monotonic()
-        try:
-            yield
-        finally:
-            self.waits, self.since = False, time.monotonic()
+        return Waiting(self)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """See `Phase.waiting`. A class, because it is entered at every step of a collective: with a generator, the exchange
+    of 41 ranks on two cores takes a fifth more time."""
+
+    phase: Phase
+
+    def __enter__(self) -> None:
+        self.phase.waits, self.phase.since = True, time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.phase.waits, self.phase.since = False, time.monotonic()
 
 
 class RoundTimer:
