@@ -18,7 +18,7 @@ from hpctrip.config.identity import chosen, flat, identity, neutral_keys, raised
 from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import PLUGINS, NamedFiles, Source
-from hpctrip.learn.data.cached import digest_of_large
+from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
     Input,
     demonstration,
@@ -179,7 +179,7 @@ class _Reader:
         self.file, self.folder = file, folder
         self._layers = cache(lambda *paths: read_user_input(paths, overrides, plugins)[0])
         self._extensions = cache(_executed)
-        self.source = cache(lambda files: files.source(digest_of_large))
+        self.source = cache(lambda files: files.source(content_of))
 
     def read(self, cell: Iterable[_Choice], layers: Iterable[Tables], values: Iterable[Tables]) -> Input:
         """Read the input of one run. Its layers, from below, are the files of the study and of the choices, `common`,

@@ -114,13 +114,15 @@ def test_the_digest_is_of_names_types_shapes_and_values():
     assert cached.digest_of(again) in digests
 
 
-def test_the_digest_of_large_files_is_remembered_while_they_stay_as_they_are(tmp_path, monkeypatch):
+def test_the_content_of_files_is_remembered_while_they_stay_as_they_are(tmp_path, monkeypatch):
     files = [tmp_path / "a.safetensors", tmp_path / "tokenizer.json"]
     for file in files:
         file.write_text(file.name)
-    digest = cached.digest_of_large(files)
+    digest = cached.content_of(files)
     with monkeypatch.context() as patch:
         patch.setattr(cached, "digest_of_files", None)
-        assert cached.digest_of_large(files) == digest
-    files[0].write_text("others")
-    assert cached.digest_of_large(files) != digest
+        assert cached.content_of(files) == digest
+    status = files[0].stat()
+    files[0].write_text("A.SAFETENSORS")  # of the same size, and at the same time to the nanosecond
+    os.utime(files[0], ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert cached.content_of(files) != digest

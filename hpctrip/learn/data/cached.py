@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")
 _MANIFEST = "manifest.json"
-_MANY = 1000
 _logger = logging.getLogger(__name__)
 
 
@@ -83,21 +82,14 @@ def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
     return train, test
 
 
-def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:
-    """Size and modification time (ns) of each file: changed files are other data."""
-    return {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
-
-
 def digest_of(folder: Path) -> str:
     """The digest of all arrays of a prepared folder, by their names, types, shapes and values."""
     return json.loads((folder / _MANIFEST).read_bytes())["digest"]
 
 
-def digest_of_large(files: Sequence[Path]) -> str:
-    """`digest_of_files`, cached for as long as the files' sizes and times stay as they are; where there are many files,
-    those of their folders."""
-    watched = files if len(files) <= _MANY else sorted({file.parent for file in files})
-    settings = fingerprints(path.resolve() for path in watched)
+def content_of(files: Sequence[Path]) -> str:
+    """`digest_of_files`, read anew only where a file's path, size, inode or times have changed."""
+    settings = {str(path.absolute()): _state(path) for path in files}
     folder = prepared("digests", settings, lambda: {"digest": np.array([digest_of_files(files)])})
     return str(load(folder, "digest")[0])
 
@@ -108,7 +100,7 @@ def _is_sound(folder: Path) -> bool:
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
         digests, checked = manifest["arrays"], manifest["checked"]
-        changed = [name for name in digests if checked.get(name) != _state(folder, name)]
+        changed = [name for name in digests if checked.get(name) != _state(folder / f"{name}.npy")]
         if manifest["digest"] != _joint(digests) or any(
             digests[name] != _digest(load(folder, name)) for name in changed
         ):
@@ -123,16 +115,15 @@ def _is_sound(folder: Path) -> bool:
 
 def _write_manifest(folder: Path, digests: dict[str, str]) -> None:
     """Write the arrays' digests {name: digest}, and the state in which their files have these digests."""
-    checked = {name: _state(folder, name) for name in digests}
+    checked = {name: _state(folder / f"{name}.npy") for name in digests}
     manifest = {"digest": _joint(digests), "arrays": digests, "checked": checked}
     replace_file(folder / _MANIFEST, json.dumps(manifest, indent=1).encode(), durable=False)
 
 
-def _state(folder: Path, name: str) -> list[int]:
-    """Size, time of change and inode of an array's file. The time of change, unlike that of modification, cannot be set
-    back."""
-    status = (folder / f"{name}.npy").stat()
-    return [status.st_size, status.st_ctime_ns, status.st_ino]
+def _state(path: Path) -> list[int]:
+    """Size, inode and times of a file. The time of change, unlike that of modification, cannot be set back."""
+    status = path.stat()
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _digest(array: np.ndarray) -> str:

@@ -24,7 +24,6 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file
 from hpctrip.base.text import unknown_name
-from hpctrip.learn.data.cached import fingerprints
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
@@ -45,17 +44,6 @@ class Clips:
     """[num_clips, 98, 40] float32, see `mfcc`."""
     lists: dict[str, frozenset[str]]
     """Clips that each published list names, likewise without suffixes; lists that are missing have no key."""
-
-
-def fingerprint(source: Path) -> dict[str, list[int]]:
-    """Sizes and times that change when the source does, without opening its files: of the archive and of the lists, or
-    of the folder's folders (whose times change when files come, go or are renamed, not when one is changed in
-    place)."""
-    if source.is_dir():
-        paths = [path for path in source.iterdir() if path.is_dir() or path.name in LISTS]
-    else:
-        paths = [source, *_list_files(source)]
-    return fingerprints(sorted(paths))
 
 
 def clip_files(source: str) -> list[Path]:

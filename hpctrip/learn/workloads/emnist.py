@@ -140,7 +140,7 @@ class Emnist(CharacterImages):
             files = None
         else:
             files = self._files()
-            settings["files"] = cached.fingerprints(files.values())
+            settings["files"] = cached.content_of([*files.values()])
         if self.synthetic or any(limits):
             settings["seed"] = seed
         return cached.prepared("emnist", settings, lambda: self._arrays(files, seed))

@@ -74,7 +74,7 @@ class Femnist(CharacterImages):
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
         else:
             paths = files.by_part(self.path, **_FILES)
-            settings["files"] = {part: cached.fingerprints(of_part) for part, of_part in paths.items()}
+            settings["files"] = {part: cached.content_of(of_part) for part, of_part in paths.items()}
         if "train" not in paths or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("femnist", settings, lambda: self._arrays(paths, seed))

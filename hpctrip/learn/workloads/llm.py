@@ -158,11 +158,11 @@ class Llm(PreparedWorkload):
         if self.model == "tiny":
             settings["tokens"] = "bytes"
         else:
-            settings["tokenizer"] = cached.fingerprints(causal.tokenizer_files(self._directory))
+            settings["tokenizer"] = cached.content_of(causal.tokenizer_files(self._directory))
         if self.synthetic:
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
-            settings["files"] = cached.fingerprints(_text_files(self.data))
+            settings["files"] = cached.content_of(_text_files(self.data))
 
         def blocks() -> dict[str, np.ndarray]:
             texts = self.sentences.write(seed=0) if self.synthetic else read_texts(_text_files(self.data))
@@ -183,7 +183,7 @@ class Llm(PreparedWorkload):
         """The digest of the files of the model's directory."""
         from hpctrip.learn.models import causal
 
-        return cached.digest_of_large(causal.model_files(self._directory))
+        return cached.content_of(causal.model_files(self._directory))
 
     def _base_folder(self, blocks_folder: Path) -> Path:
         """The folder of `tiny`'s weights."""

@@ -107,7 +107,7 @@ class Shakespeare(SampledWorkload):
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
             paths = files.by_part(self.path, **_FILES)
-            settings["files"] = {part: cached.fingerprints(of_part) for part, of_part in paths.items()}
+            settings["files"] = {part: cached.content_of(of_part) for part, of_part in paths.items()}
         if self.synthetic or self.train_samples or self.test_samples:
             settings["seed"] = seed
         return cached.prepared("shakespeare", settings, lambda: self._arrays(paths, seed))

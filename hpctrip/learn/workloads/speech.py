@@ -108,11 +108,11 @@ class Speech(SampledWorkload):
             settings |= {"chirps (synthetic)": self.chirps.model_dump()}
         else:
             settings |= {"source": str(self.path), "split": self.split}
-            settings["files"] = speech.fingerprint(self.path)
+            settings["files"] = cached.content_of(speech.clip_files(self.data))
         if self._by_speaker:
             settings["test_fraction"] = self.test_fraction
         if self.client_map is not None:
-            settings["client_map"] = speech.fingerprint(Path(self.client_map).expanduser().resolve())
+            settings["client_map"] = cached.content_of([Path(self.client_map).expanduser()])
         if self._by_speaker or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))
@@ -151,7 +151,7 @@ class Speech(SampledWorkload):
 
     def _rows(self, part: str, mask: np.ndarray, names: list[str], seed: int) -> np.ndarray:
         """The clips of a part in an order that mixes words and depends on the names alone, a random subset where a
-        limit asks so. Mixed, because `evaluate.max_samples` takes the first."""
+        limit asks so."""
         rows = np.flatnonzero(mask)
         if not len(rows):
             raise InputError(
