@@ -75,10 +75,10 @@ class NoTraining:
     name = "sequential"
 
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: None = None
+        self, params: torch.Tensor, visits: list[list[np.ndarray]], optimizers: None = None
     ) -> Iterator[SiteUpdate]:
         """Zero updates."""
-        for _ in orders:
+        for _ in visits:
             yield SiteUpdate(torch.zeros_like(params), *[0.0] * 5)
 
 

@@ -21,10 +21,10 @@ class PlainLoop:
         self.inputs = torch.from_numpy(task.train.inputs).to(device)
         self.labels = torch.from_numpy(task.train.labels).to(device)
 
-    def train(self, params: torch.Tensor, orders: list[np.ndarray]) -> list[torch.Tensor]:
+    def train(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[torch.Tensor]:
         """The deltas [num_params] of the sites."""
         deltas = []
-        for order in orders:
+        for (order,) in visits:
             for p, start in zip(self.trained, params.split([p.numel() for p in self.trained]), strict=True):
                 p.data.copy_(start.view(p.shape))  # in place: cuDNN wants an LSTM's weights where they were
             optimizer = self._optimizer()

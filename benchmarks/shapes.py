@@ -68,9 +68,9 @@ class Shape:
         return Task(data, data, *about, "random samples", synthetic=True)
 
 
-def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[np.ndarray]:
-    """The visiting orders of `num_sites` sites, each of which visits its own samples once."""
-    return list(draw.permutation(num_sites * samples).reshape(num_sites, samples))
+def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[list[np.ndarray]]:
+    """The visits of `num_sites` sites, each of which visits its own samples once."""
+    return [[order] for order in draw.permutation(num_sites * samples).reshape(num_sites, samples)]
 
 
 def lora() -> nn.Module:

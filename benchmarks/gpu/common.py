@@ -21,13 +21,12 @@ from hpctrip.learn.task import Task
 
 @dataclass(frozen=True)
 class Case:
-    """A shape with its data, its first model [P] on the device, and the visiting orders of the sites
-    of a cohort."""
+    """A shape with its data, its first model [P] on the device, and the visits of the sites of a cohort."""
 
     shape: Shape
     task: Task
     params: torch.Tensor
-    sites: list[np.ndarray]
+    sites: list[list[np.ndarray]]
 
     @classmethod
     def of(cls, name: str, num_sites: int, setting: Setting) -> Case:
@@ -49,7 +48,7 @@ class Case:
     @property
     def num_samples(self) -> int:
         """That are visited in a round."""
-        return sum(map(len, self.sites))
+        return sum(len(order) for (order,) in self.sites)
 
     def round(self, engine: Engine, block: int) -> Callable[[], float]:
         """A round of training and summing, in blocks, as hosts do it; it ends when the device is through."""
@@ -66,7 +65,7 @@ class Case:
         return train
 
 
-def deltas(engine: Engine, params: torch.Tensor, sites: list[np.ndarray]) -> torch.Tensor:
+def deltas(engine: Engine, params: torch.Tensor, sites: list[list[np.ndarray]]) -> torch.Tensor:
     """The updates [S, P] of a block, on the CPU."""
     return torch.stack([update.delta.to("cpu", copy=True) for update in engine.train(params, sites)])
 

@@ -118,6 +118,6 @@ class Scarcity:
 
 def ragged(case: Case) -> Case:
     """The same four sites with unequal work: all of it, to the middle of a batch, half, a single sample."""
-    length, batch = len(case.sites[0]), case.work.batch_size
+    length, batch = len(case.sites[0][0]), case.work.batch_size
     lengths = (length, length - batch // 2, length // 2, 1)
-    return replace(case, sites=[order[:n] for order, n in zip(case.sites, lengths, strict=True)])
+    return replace(case, sites=[[order[:n]] for (order,), n in zip(case.sites, lengths, strict=True)])

@@ -62,13 +62,13 @@ def round_of(setting: Setting, report: Report, shape: str, num_sites: int, block
 def flop_per_sample(case: Case, engine: Stacked) -> float:
     """Floating-point operations of products and convolutions, forward and backward, that one sample costs."""
     sites, batch = case.sites[:1], case.work.batch_size
-    brief = [order[:batch] for order in sites]
+    brief = [[order[:batch]] for (order,) in sites]
     engine.runner, runner = called, engine.runner
     stack = Stack(engine, 1)
     engine.runner = runner
     with FlopCounterMode(display=False) as counter:
         stack.train(case.params, *schedule(brief, 1, batch, engine.device))
-    return counter.get_total_flops() / len(brief[0])
+    return counter.get_total_flops() / len(brief[0][0])
 
 
 def host_waits(train: Callable[[], object]) -> float:

@@ -54,6 +54,6 @@ def write_case(folder: Path, name: str, shape: Shape, num_rounds: int) -> None:
     simulation, state, orders = Aggregator(host).simulation, State(), []
     for _ in range(num_rounds):
         draft = simulation.begin(state)
-        orders.append([host.order(int(site), draft.round) for site in draft.cohort])
+        orders.append([np.concatenate(host.visits(int(site), draft.round)) for site in draft.cohort])
         state, _ = simulation.finish(draft, Outcome.assumed(np.ones(len(draft.cohort))))
     np.save(folder / "orders.npy", np.array(orders))

@@ -67,7 +67,7 @@ def law(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     except ValueError:
         return None
     auto = wan.update_bytes == "auto"
-    down_bytes = 4.0 * run.meta["num_params"] if auto else wan.update_bytes
+    down_bytes = 4.0 * (run.meta["num_params"] + run.meta["num_buffers"]) if auto else wan.update_bytes
 
     def of(distance_m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bandwidth_bps = wan.bandwidth_bps(distance_m)

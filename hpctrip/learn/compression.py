@@ -45,10 +45,12 @@ class Compression(Component):
         """
         raise NotImplementedError
 
-    def sent_fraction(self, num_params: int) -> float:
-        """Size of the payload relative to the float32 update. Raises InputError where it is not finite or below 0."""
+    def sent_fraction(self, num_params: int, num_buffers: int = 0) -> float:
+        """Size of the payload and of the model's buffers, which are never compressed, relative to the float32 update.
+        Raises InputError where it is not finite or below 0."""
         size, place = self.payload_bytes(num_params), config_key("compression", self)
-        return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes")) / (4 * num_params)
+        payload = float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
+        return (payload + 4 * num_buffers) / (4 * (num_params + num_buffers))
 
     def check(self, num_params: int, seed: int) -> None:
         """Sends a small update before the first round. Raises InputError where it arrives as no finite float32 vector

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import Field
 
+from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInTraining
-from hpctrip.learn.task import Task
+from hpctrip.learn.task import Dataset, Task
 
 if TYPE_CHECKING:
     import torch
@@ -28,13 +30,26 @@ class Evaluate(Component):
     every_rounds: NotInTraining[int] = Field(1, ge=1)
     """Evaluate after every so many rounds (and after the last one that max_rounds allows)."""
     max_samples: int | None = Field(None, ge=1)
-    """Use only the first so many held-out samples."""
+    """Use only so many held-out samples, drawn at random, the same ones in every run. Absent: all."""
     batch_size: int = Field(500, ge=1, le=10**9)
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: `max_samples` are drawn at random; once they were the first."""
+        return 1 if self.max_samples is None else 2
 
     def due(self, round: int, last_round: int) -> bool:
         """Whether the model is evaluated after this round. `last_round` is the last that the input allows."""
         return round % self.every_rounds == 0 or round == last_round
+
+    def chosen(self, test: Dataset) -> Dataset:
+        """The samples of the test set that are used, in its order: all, or `max_samples` from the stream (0,
+        "evaluate")."""
+        if self.max_samples is None or self.max_samples >= len(test):
+            return test
+        index = np.sort(stream(0, "evaluate").choice(len(test), self.max_samples, replace=False))
+        return Dataset(test.inputs[index], test.labels[index])
 
 
 def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
@@ -43,7 +58,7 @@ def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
 
 
 def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterable[slice]) -> dict[str, int]:
-    """Counts of the model with `params` [num_params] over these batches of the test set, on the device of `params`:
+    """Counts of the model with the flat vector `params` over these batches of the test set, on the device of `params`:
     predictions `correct` and `seen`, and `loss_sum`, the sum of their losses in units of 1 / LOSS_SCALE.
 
     The model lends its structure (and is put into evaluation mode); its own parameters are neither read nor changed.
@@ -53,15 +68,17 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
     from torch.func import functional_call
 
     from hpctrip.learn.engines.steps import channels_last, resident, views
+    from hpctrip.learn.params import entries
 
     device = params.device
     model = model.to(device).eval()
     with torch.inference_mode():
-        weights = {name: channels_last(weight) for name, weight in views(model, params).items()}
+        like = entries(model)
+        tensors = {name: channels_last(t).to(like[name].dtype) for name, t in views(model, params).items()}
         total = torch.zeros(3, dtype=torch.int64, device=device)
         for batch in slices:
             x, y = (resident(array[batch], device) for array in (task.test.inputs, task.test.labels))
-            outputs = functional_call(model, weights, (task.prepare(x),))
+            outputs = functional_call(model, tensors, (task.prepare(x),))
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
             # bounded before the cast: a NaN cast to int64 is some number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import numpy as np
@@ -26,10 +25,12 @@ class LocalWork(Component):
     """Samples of a step that are computed at once: their gradients are added up to the step's, which saves memory and
     changes the last bits. Absent: the whole batch."""
     local_epochs: float | None = Field(None, gt=0, le=1000)
-    """Passes over its shard that a site makes in a round, each a shuffle of its own. A fraction is that share of a pass
-    in whole batches; the next round goes on where it ends."""
+    """Passes over its shard that a site makes in a round, each a shuffle of its own whose last batch may be smaller
+    (FedAvg's). A fraction is that share of a pass in whole batches; the site's next round goes on where it ends."""
     local_steps: int | None = Field(None, ge=1, le=1_000_000)
-    """Steps that every site makes in a round, however large its shard, instead of epochs (DiLoCo's H)."""
+    """Steps that every site makes in a round, however large its shard, instead of epochs (DiLoCo's H). Every batch is
+    full, or the whole shard where that is smaller, and may reach over the end of a pass; the site's next round goes on
+    where the last step ends."""
     optimizer: Literal["sgd", "adamw"] | None = None
     """A site's optimiser."""
     keep_optimizer: bool = False
@@ -61,17 +62,23 @@ class LocalWork(Component):
         step = min(self.micro_batch or size, size)
         return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: no batch reaches over the end of an epoch, and parts of passes go on where the site's last round ended. A
+        single whole pass is what it was."""
+        return 1 if self.local_steps is None and self.local_epochs in (None, 1) else 2
+
+    @property
+    def resumes_passes(self) -> bool:
+        """Whether a site's round goes on within the pass in which its last round ended."""
+        return self.local_steps is not None or self.local_epochs % 1 > 0
+
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.
         Raises InputError where a site would visit more than MOST_VISITS."""
         num_samples = np.asarray(num_samples, dtype=np.int64)
-        if self.local_steps is not None:
-            visits = np.where(num_samples > 0, self.local_steps * self.batch_size, 0)
-        elif self.local_epochs >= 1:
-            visits = np.ceil(num_samples * self.local_epochs).astype(np.int64)
-        else:
-            whole_batches = np.ceil(num_samples * self.local_epochs / self.batch_size) * self.batch_size
-            visits = np.minimum(whole_batches, num_samples).astype(np.int64)
+        whole_passes, resumed = self._parts(num_samples)
+        visits = whole_passes * num_samples + resumed
         if visits.max(initial=0) > MOST_VISITS:
             raise InputError(
                 "train",
@@ -80,21 +87,44 @@ class LocalWork(Component):
             )
         return visits
 
+    def smallest_batch(self, num_samples: np.ndarray) -> int:
+        """Size of the smallest last batch of an epoch, at sites that hold so many samples, [N]."""
+        last = (num_samples[num_samples > 0] - 1) % self.batch_size + 1
+        return int(last.min(initial=self.batch_size))
 
-def visiting_order(shard: np.ndarray, num_visits: int, seed: int, site: int, round: int) -> np.ndarray:
-    """The samples that a site visits in a round (from 1), [num_visits], as indices into the training set.
+    def _parts(self, num_samples: np.ndarray) -> tuple[int, np.ndarray]:
+        """Passes of a round that are made in it from begin to end, and the samples visited besides, [N] int64, in
+        passes that go on from round to round."""
+        if self.local_steps is not None:
+            return 0, self.local_steps * np.minimum(self.batch_size, num_samples)
+        whole_passes = int(self.local_epochs)
+        # 0.1 of a pass of 10 batches is one of them, though 1.1 - 1 is a little more than 0.1
+        num_batches = num_samples * (self.local_epochs - whole_passes) / self.batch_size * (1 - 1e-12)
+        resumed = np.minimum(np.ceil(num_batches) * self.batch_size, num_samples)
+        return whole_passes, resumed.astype(np.int64)
 
-    One whole pass or more: each is a fresh shuffle of the shard, all from the stream (seed, "order", round, site).
-    Where a round visits less than the shard, passes go on over rounds: round r visits the r-th part of a row of
-    shuffles, pass p from the stream (seed, "order", p, site), so that every pass visits every sample once,
-    as long as all rounds visit as many.
-    """
-    size = len(shard)
-    if num_visits >= size:
-        rng = stream(seed, "order", round, site)
-        passes = [rng.permutation(shard) for _ in range(math.ceil(num_visits / size))]
-        return np.concatenate(passes)[:num_visits]
-    first = (round - 1) * num_visits
-    touched = range(first // size, (first + num_visits - 1) // size + 1)
-    passes = [stream(seed, "order", number + 1, site).permutation(shard) for number in touched]
-    return np.concatenate(passes)[first % size :][:num_visits]
+    def visits(
+        self, shard: np.ndarray, seed: int, site: int, round: int, times: int = 1, visited: int = 0
+    ) -> list[np.ndarray]:
+        """The samples that a site visits in a round (from 1) that trains `times` what [train] says, as indices into the
+        training set. Each array is cut into batches from its begin, so that no batch reaches from one to the next.
+
+        Whole passes are shuffles from the stream (seed, "order", round, site). A part of a pass belongs to passes that
+        go on from round to round, pass p from the stream (seed, "pass", p, site), each of which visits every sample
+        once; the site goes on after the `visited` samples of the earlier rounds in which it trained.
+        """
+        size = len(shard)
+        if not size:
+            return []
+        whole_passes, resumed = self._parts(np.array(size))
+        drawn = stream(seed, "order", round, site)
+        passes = [drawn.permutation(shard) for _ in range(times * whole_passes)]
+        first = visited * int(resumed) // (whole_passes * size + int(resumed))
+        end = first + times * int(resumed)
+        parts = [
+            stream(seed, "pass", number, site).permutation(shard)[max(0, first - begin) : end - begin]
+            for number, begin in enumerate(range(first - first % size, end, size), first // size + 1)
+        ]
+        if self.local_steps is not None and self.batch_size < size:
+            parts = [np.concatenate(parts)]
+        return passes + parts

@@ -1,4 +1,5 @@
-"""A model as one flat float32 vector: what travels, what is averaged, what is checkpointed.
+"""A model as one flat float32 vector: what travels, what is averaged, what is checkpointed. It holds the trainable
+parameters, then the buffers that `state_dict` holds, such as the running means of BatchNorm.
 
 Also the checks of such vectors, and a digest of what their bits depend on beside the input.
 """
@@ -28,11 +29,28 @@ def num_params(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
+def buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The buffers that `state_dict` holds by name, those of integers last."""
+    stored = model.state_dict(keep_vars=True).keys()
+    found = [(name, tensor) for name, tensor in model.named_buffers() if name in stored]
+    return dict(sorted(found, key=lambda item: not item[1].is_floating_point()))
+
+
+def entries(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors of the flat vector by name, in its order: trainable parameters, then `buffers`."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad} | buffers(model)
+
+
+def num_integers(model: nn.Module) -> int:
+    """Number of entries at the end of the flat vector that stand for integers (exact up to 2^24)."""
+    return sum(b.numel() for b in buffers(model).values() if not b.is_floating_point())
+
+
 def flatten(model: nn.Module) -> torch.Tensor:
-    """[num_params] float32: the trainable parameters, concatenated in the order of `model.parameters()`."""
+    """The flat vector, float32 [num_params + number of entries of the buffers]."""
     import torch
 
-    return torch.cat([p.detach().reshape(-1).float() for p in model.parameters() if p.requires_grad])
+    return torch.cat([tensor.detach().reshape(-1).float() for tensor in entries(model).values()])
 
 
 def digest(flat: torch.Tensor) -> str:
@@ -41,13 +59,8 @@ def digest(flat: torch.Tensor) -> str:
 
 
 def layout(model: nn.Module) -> list[str]:
-    """Names and shapes in the flat vector's order: "name 32x1x5x5" for each trainable parameter ("name" for a
-    scalar)."""
-    return [
-        " ".join([name, "x".join(map(str, p.shape))]).rstrip()
-        for name, p in model.named_parameters()
-        if p.requires_grad
-    ]
+    """Names and shapes in the flat vector's order: "name 32x1x5x5" for each tensor ("name" for a scalar)."""
+    return [f"{name} {'x'.join(map(str, tensor.shape))}".rstrip() for name, tensor in entries(model).items()]
 
 
 def check_params(value: object, like: torch.Tensor, place: str, what: str) -> torch.Tensor:

@@ -33,7 +33,7 @@ def report(plan: Plan) -> Group:
         + (", rank 0 is the aggregator" if ranks.size > 1 else " that is aggregator too"),
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
         "local training": local_training(resolved(host.work)),
-        "model": f"{len(host.initial_params):,} parameters",
+        "model": f"{host.num_params:,} parameters",
         "exchange": f"per rank and round: {size_text(exchange['up'])} up, {size_text(exchange['down'])} down, "
         f"{size_text(exchange['counters'] + exchange['message'])} of counters and assignment; "
         f"{plan.exchange_s(last):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
@@ -116,7 +116,7 @@ def values(plan: Plan) -> dict[str, Any]:
         "engine": host.engine.name,
         "blocks": str(host.block_rule),
         "local_training": resolved(host.work),
-        "num_params": len(host.initial_params),
+        "num_params": host.num_params,
         "up_bytes": exchange["up"],
         "down_bytes": exchange["down"],
         "message_bytes": exchange["counters"] + exchange["message"],

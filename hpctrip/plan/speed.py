@@ -31,20 +31,22 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     """Measure the speed here: train a few batches of one block of `sites_per_block` sites with the real engine, and
     evaluate one batch. The first of each only warms up."""
     params, batch = host.initial_params, host.work.batch_size
-    block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[:sites_per_block]]
-    orders = [host.order(site, 1) for site in block]
+    largest = np.argsort(-host.num_visits, kind="stable")[:sites_per_block]
+    block = largest[host.num_visits[largest] > 0].tolist()
+    orders = [np.concatenate(host.visits(site, 1)) for site in block]
     partial, compression = PartialSum(len(params), 0, host.device), host.experiment.compression
 
     def train(num_batches: int) -> tuple[int, float]:
         """Train `num_batches` batches per site; returns the number of samples and the seconds taken."""
-        visited = [order[: num_batches * batch] for order in orders]
+        visited = [[order[: num_batches * batch]] for order in orders]
         began = time.perf_counter()
         for site, update in zip(block, host.engine.train(params, visited), strict=True):
             # compression and sum cost what they cost in a run; the values do not matter, so diverged ones are replaced
             usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
             residual = host.memory.of(site)[0]
-            partial.add(compression.send(usable, 0, 0, site, residual), 0.0)
-        return sum(map(len, visited)), time.perf_counter() - began
+            usable[: host.num_params] = compression.send(usable[: host.num_params], 0, 0, site, residual)
+            partial.add(usable, 0.0)
+        return sum(len(order) for (order,) in visited), time.perf_counter() - began
 
     first = host.eval_batches[:1]
     train(1), evaluate(host.task, host.model, params, first)

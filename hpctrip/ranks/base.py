@@ -131,6 +131,11 @@ class Ranks:
         [P] at every rank. The summed tail [T] is returned at rank 0, None elsewhere."""
         return step(partial), partial[num_params:].cpu().numpy()
 
+    def largest(self, values: np.ndarray) -> np.ndarray:
+        """The largest of the ranks' int64 values at each place, at every rank."""
+        gathered = self.gather(values)
+        return self.decide_on_root(lambda: np.max(gathered, axis=0))
+
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """The state of the server step [num_slots, P] at rank 0, sent from a rank that applies `step`; None
         elsewhere."""

@@ -21,6 +21,8 @@ class Assignment:
     """Positions into the cohort of the sites whose updates arrive: only these are trained."""
     block_hosts: np.ndarray
     """Host (index into ranks.hosts) of every block."""
+    visited: np.ndarray
+    """[k] int64: samples that each site has visited in earlier rounds; 0 where no pass goes on from round to round."""
     evaluate: bool
     local_work: int = 1
     """Length of a site's training, as a multiple of what [train] says."""

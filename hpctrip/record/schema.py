@@ -105,12 +105,13 @@ ATTRIBUTES: dict[str, Attribute] = {
     "policy": Attribute("", "policy", is_later=True),
     "label": Attribute("", "how figures call the run (empty: by its policy)", is_later=True),
     "num_params": Attribute(0, "number of trained parameters P (0: not known)", is_later=True),
+    "num_buffers": Attribute(0, "number of entries of the model's buffers B", is_later=True),
     "update_bytes": Attribute(
         float("nan"), "size M of an update on the way up of the simulated WAN, compressed", is_later=True
     ),
     "compression": Attribute("none", "update compression", is_later=True),
     "payload_bytes": Attribute(
-        float("nan"), "size of the real update of P parameters, compressed", is_later=True
+        float("nan"), "size of the real update: P parameters, compressed, and B buffers", is_later=True
     ),
     "neutral_keys": Attribute(
         ["name", "label", "checkpoint", "interrupt", "watchdog", "ranks.transport", "ranks.device"],

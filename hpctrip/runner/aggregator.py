@@ -23,14 +23,14 @@ from hpctrip.sim.step import Draft, State
 
 
 class Aggregator:
-    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
+    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters, B entries of buffers."""
 
     def __init__(self, host: Host, num_machines: int = 0):
         """`host` holds the objects of the experiment that every rank has; `num_machines` is the number of machines of
         the run, 0 where none is metered."""
         e = host.experiment
         self.host, self.experiment, self.ranks, self.num_machines = host, e, host.ranks, num_machines
-        self.simulation = e.simulation(len(host.initial_params), host.num_samples)
+        self.simulation = e.simulation(host.num_params, host.num_samples, host.num_buffers)
         self.world = self.simulation.world
         self.num_rounds = 0
         """Rounds since this process started; a resumed run has more."""
@@ -46,7 +46,7 @@ class Aggregator:
     def updates(self) -> str:
         """Description of the size of an update on the simulated WAN."""
         rule, size = self.experiment.compression, size_text(self.world.update_bytes)
-        fraction = rule.sent_fraction(len(self.host.initial_params))
+        fraction = rule.sent_fraction(self.host.num_params, self.host.num_buffers)
         whole = size_text(self.world.model_bytes)
         return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
@@ -68,13 +68,15 @@ class Aggregator:
             visits = host.num_visits[sites]
             hosts = place([visits[block].sum() for block in blocks], len(self.ranks.hosts))
         blocks = [arriving[block] for block in blocks]
+        before = draft.before.history if host.work.resumes_passes else History()
+        visited = before.total_by_site("num_samples", host.num_sites)[draft.cohort].astype(np.int64)
         evaluated = self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds)
         return Assignment(
-            draft.round, draft.cohort, draft.weights, blocks, hosts, evaluated, draft.local_work
+            draft.round, draft.cohort, draft.weights, blocks, hosts, visited, evaluated, draft.local_work
         )
 
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
-        """Finish a round and return the state after it. `change` [P] is the change of the global model; `tail` and
+        """Finish a round and return the state after it. `change` [P + B] is the change of the global model; `tail` and
         `counts` are the counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round
         has no result."""
         k = len(draft.cohort)
@@ -114,7 +116,7 @@ class Aggregator:
             **{name: trained.values(column) for name, column in SITE_REPORTS.items()},
             train_wall_s=trained.values("train_wall_s"),
             mean_update_norm=float(evaluated.values("mean_update_norm").max()),
-            update_norm=float(torch.linalg.vector_norm(change)),
+            update_norm=float(torch.linalg.vector_norm(change[: self.host.num_params])),
             eval_correct=int(evaluated.integers["correct"][0]),
             eval_seen=seen,
             eval_loss=float(evaluated.values("loss_sum")[0]) / seen if seen else math.nan,

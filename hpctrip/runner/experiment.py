@@ -154,27 +154,28 @@ class Experiment(Component):
             if callback.enabled:
                 callback.check_outputs(Path(results).resolve())
 
-    def world(self, num_params: int) -> World:
-        """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""
+    def world(self, num_params: int, num_buffers: int = 0) -> World:
+        """The simulated world, for a model of so many parameters and entries of buffers. Raises InputError where its
+        files are unusable."""
         return World.build(
             self.sites,
             self.network,
             self.power,
             self.throughput,
             self.timing,
-            4.0 * num_params,
+            4.0 * (num_params + num_buffers),
             self.seed,
             self.faults,
-            self.compression.sent_fraction(num_params),
+            self.compression.sent_fraction(num_params, num_buffers),
             self.accounts,
             self.carbon,
             self.price,
         )
 
-    def simulation(self, num_params: int, num_samples: np.ndarray) -> Simulation:
-        """The simulated half of the run, for a model of so many parameters and sites with shards of these sizes [N].
-        Raises InputError as `world`, and where it has another number of sites."""
-        world = self.world(num_params)
+    def simulation(self, num_params: int, num_samples: np.ndarray, num_buffers: int = 0) -> Simulation:
+        """The simulated half of the run, for a model of this size (as in `world`) and sites with shards of these sizes
+        [N]. Raises InputError as `world`, and where it has another number of sites."""
+        world = self.world(num_params, num_buffers)
         if len(num_samples) != len(world):
             raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
         return Simulation(

@@ -6,6 +6,7 @@ Rank 0 has a host, too: it trains all sites if it is the only rank, else none, a
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,12 +17,12 @@ from hpctrip.config.component import config_key
 from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
-from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteState, SiteUpdate
-from hpctrip.learn.engines.steps import state_length
+from hpctrip.learn.engines.choice import choose, why_sequential
+from hpctrip.learn.engines.steps import seed_draws, state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
-from hpctrip.learn.local_work import visiting_order
-from hpctrip.learn.params import check_params, flatten
+from hpctrip.learn.params import check_params, flatten, num_integers
+from hpctrip.learn.params import num_params as count_params
 from hpctrip.learn.task import Task, checked_model
 from hpctrip.ranks.base import Ranks, RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
@@ -31,8 +32,8 @@ from hpctrip.runner.signals import Signals
 
 
 class Host:
-    """The objects of an experiment at one rank; ranks differ only in the device. Shapes: N sites, P parameters, T
-    counters."""
+    """The objects of an experiment at one rank; ranks differ only in the device. Shapes: N sites, P parameters, B
+    entries of the model's buffers, of which the last I stand for integers, T counters."""
 
     def __init__(
         self,
@@ -49,81 +50,89 @@ class Host:
         `hosts_kind` is the device type of all hosts, by which the engine is chosen; `meter` is that of this rank's
         machine (None: not metered), `signals` are those that this process receives. Raises InputError where a component
         cannot be built."""
-        self.experiment, self.task, self.ranks = experiment, task, ranks
+        self.experiment, self.ranks = experiment, ranks
+        self.task = task = replace(task, test=experiment.evaluate.chosen(task.test))
         self.device, self.hosts_kind = device, hosts_kind
-        self.seed = experiment.seed
+        self.seed, self.num_sites = experiment.seed, num_sites
         self.wall, self.meter, self.signals = RoundTimer(ranks.phase), meter or Meter(), signals or Signals()
         self.work = experiment.train
+        experiment.engine.prepare(device)
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         # errors of the first round are raised here, where all ranks can end together
         trains, place = ranks.rank in ranks.hosts, config_key("workload", experiment.workload)
         self.model = checked_model(task, device, place, trial=trains)
         self.initial_params = flatten(self.model)
-        """[P], equal everywhere: drawn from the seed."""
-        num_params = len(self.initial_params)
+        """[P + B], equal everywhere: drawn from the seed."""
+        self.num_params = num_params = count_params(self.model)
+        self.num_buffers, self.num_integers = len(self.initial_params) - num_params, num_integers(self.model)
         if trains:
             experiment.compression.check(num_params, self.seed)
         optimizer_length = state_length(num_params, self.work)
-        residual_length = num_params * experiment.compression.keeps_residual
-        self.memory = SiteState(residual_length, optimizer_length, device)
-        alone = task.sequential_only
-        if optimizer_length and not alone:
-            alone = "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
+        self.memory = SiteState(num_params * experiment.compression.keeps_residual, optimizer_length, device)
+        alone = task.sequential_only or why_sequential(self.model, optimizer_length > 0)
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
         experiment.server.check(num_params)
         self.slots = experiment.server.initial_slots(num_params).to(device)
-        self.num_sites = num_sites
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
-        self.partial = PartialSum(num_params, vector_size(TRAINING, num_sites, ranks.size), device)
+        if trains:
+            self.engine.check(place, self.work.smallest_batch(self.num_samples))
+        counters = vector_size(TRAINING, num_sites, ranks.size)
+        self.partial = PartialSum(len(self.initial_params), counters, device)
+        self.integers = np.zeros(self.num_integers, dtype=np.int64)
+        """[I]: the largest that a site of this rank had after training, or the global model had before."""
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
             else None
         )
         """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
-        self.eval_batches = eval_batches(
-            min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
-            experiment.evaluate.batch_size,
-        )
+        self.eval_batches = eval_batches(len(task.test), experiment.evaluate.batch_size)
 
     def train(self, params: torch.Tensor, assignment: Assignment) -> torch.Tensor:
-        """Train this rank's blocks from the global model [P]. Returns its partial sum of updates and counters
-        `TRAINING`, int64 [P + T], which the next round overwrites."""
+        """Train this rank's blocks from the global model [P + B]. Returns its partial sum of updates and counters
+        `TRAINING`, int64 [P + B + T], which the next round overwrites."""
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
         tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
+        integers = params[len(params) - self.num_integers :].clone()
         self.meter.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
-            sites_of = [assignment.cohort[block].tolist() for block in hosted]
-            # All visiting orders first: computed between two small sites, with cold caches, each takes much longer.
-            orders = [[self.order(site, round, times) for site in sites] for sites in sites_of]
+            cohort, visited = assignment.cohort.tolist(), assignment.visited.tolist()
+            # All visits first: computed between two small sites, with cold caches, each takes much longer.
+            visits = [[self.visits(cohort[i], round, times, visited[i]) for i in block] for block in hosted]
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
-            for block, sites, block_orders in zip(hosted, sites_of, orders, strict=True):
+            for block, block_visits in zip(hosted, visits, strict=True):
                 self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
+                sites = [cohort[i] for i in block]
                 optimizers = [self.memory.of(site)[1] for site in sites]
-                updates = self.engine.train(params, block_orders, optimizers)
-                for position, site, update in zip(block, sites, updates, strict=True):
+                updates = self.engine.train(params, block_visits, optimizers)
+                for position, site in zip(block, sites, strict=True):
+                    seed_draws(self.device, self.seed, round, site)
+                    update = next(updates)
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
                         tally.note("diverged", 1, position)
                     else:
                         norms[position] = norm
+                        if self.num_integers:
+                            integers = integers.maximum((params + update.delta)[-self.num_integers :])
                         for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
             # a GPU is waited for once, not once a site
             tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
+        self.integers = integers.long().cpu().numpy()
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         self.meter.lap("train")
         return self.partial.vector
@@ -134,20 +143,21 @@ class Host:
         if not update.usable:
             return None
         compression, residual = self.experiment.compression, self.memory.of(site)[0]
-        arriving = compression.send(update.delta, self.seed, round, site, residual)
-        # with lossless compression the arriving update has the magnitude that the engine computed
-        magnitude = update.magnitude if compression.lossless else None
+        arriving, magnitude = update.delta, update.magnitude
+        if not compression.lossless:
+            sent = compression.send(arriving[: self.num_params], self.seed, round, site, residual)
+            arriving, magnitude = torch.cat([sent, arriving[self.num_params :]]), None
         if not self.partial.add(arriving, weight, magnitude):
             return None
-        return torch.linalg.vector_norm(arriving)
+        return torch.linalg.vector_norm(arriving[: self.num_params])
 
     def sites_per_block(self, num_sites: int) -> int:
         """Sites per block in a round that trains `num_sites` sites. Fixed blocks are cut once, from all N sites."""
         return self.block_rule.size(num_sites if self.fixed_hosts is None else self.num_sites)
 
-    def order(self, site: int, round: int, times: int = 1) -> np.ndarray:
-        """The samples that a site visits in a round, in their order: `times` as many as [train] says."""
-        return visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
+    def visits(self, site: int, round: int, times: int = 1, visited: int = 0) -> list[np.ndarray]:
+        """The samples that a site visits in a round, as `LocalWork.visits` says."""
+        return self.work.visits(self.shards[site], self.seed, site, round, times, visited)
 
     def evaluate(self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float) -> np.ndarray:
         """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `mean_update_norm`
@@ -206,11 +216,12 @@ def _check_shapes(host: Host, model: Model, place: object) -> None:
 def server_step(
     host: Host, params: torch.Tensor, assignment: Assignment, total: torch.Tensor
 ) -> tuple[torch.Tensor, float]:
-    """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P], and the
-    Euclidean norm of the mean update, from the sum over all ranks [P + T]. Model and optimiser stay unchanged, and the
-    norm is 0, if no update arrived.
+    """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P + B], and
+    the Euclidean norm of the mean update, from the sum over all ranks [P + B + T]. Model and optimiser stay unchanged,
+    and the norm is 0, if no update arrived.
 
-    Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j.
+    Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j. Buffers
+    become the mean of those of the sites, whatever the server optimiser; integers the largest (`host.integers`).
     """
     tail = total[len(params) :].cpu().numpy()
     tally = Tally(TRAINING, len(assignment.cohort), host.ranks.size, tail)
@@ -220,7 +231,12 @@ def server_step(
         return params, 0.0
     if diverged.any():
         update /= left
-    norm = float(torch.linalg.vector_norm(update))
-    server = host.experiment.server
-    new_params = server.step(params, host.slots, update)
-    return check_params(new_params, params, config_key("server", server), "the new parameters"), norm
+    server, trained = host.experiment.server, params[: host.num_params]
+    norm = float(torch.linalg.vector_norm(update[: host.num_params]))
+    stepped = server.step(trained, host.slots, update[: host.num_params])
+    check_params(stepped, trained, config_key("server", server), "the new parameters")
+    if not host.num_buffers:
+        return stepped, norm
+    buffers = (params.double() + update)[host.num_params :].float()
+    integers = torch.from_numpy(host.integers).to(buffers)
+    return torch.cat([stepped, buffers[: len(buffers) - len(integers)], integers]), norm

@@ -65,7 +65,7 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
 def train_round(
     host: Host, params: torch.Tensor, assignment: Assignment
 ) -> tuple[torch.Tensor, np.ndarray | None, np.ndarray | None]:
-    """Train one round from the global model `params` [P]. Returns the new model [P] at every rank and, at rank 0, the
+    """Train one round from the global model `params` [P + B]. Returns the new model at every rank and, at rank 0, the
     counters TRAINING and EVALUATION of all ranks. A collective."""
     ranks, mean_update_norm = host.ranks, 0.0
 
@@ -76,6 +76,8 @@ def train_round(
 
     hosted = host.train(params, assignment)  # 2. my blocks of sites, on my device
     with host.wall.phase("exchange", assignment.round):
+        if host.num_integers:
+            host.integers = ranks.largest(host.integers)
         # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
         new_params, tail = ranks.combine(hosted, len(params), step)
     with host.wall.phase("evaluate", assignment.round):

@@ -106,7 +106,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
             raise InputError("sites", f"the input leads to {experiment.num_sites()}, not {len(run.sites)}")
         # sizes of shards are read from the file, so that no training data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
-        simulation = experiment.simulation(run.meta["num_params"] or 1, sizes)
+        simulation = experiment.simulation(run.meta["num_params"] or 1, sizes, run.meta["num_buffers"])
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     faults = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))

@@ -112,8 +112,10 @@ def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[Ran
         "synthetic_signals": world.synthetic_signals,
         "update_bytes": world.update_bytes,
         "compression": experiment.compression.kind,
-        "payload_bytes": float(experiment.compression.payload_bytes(len(host.initial_params))),
-        "num_params": len(host.initial_params),
+        "payload_bytes": float(experiment.compression.payload_bytes(host.num_params))
+        + 4.0 * host.num_buffers,
+        "num_params": host.num_params,
+        "num_buffers": host.num_buffers,
         "neutral_keys": neutral_keys(experiment),
         "policy_keys": run_input.policy_keys,
         "packages": list(map(str, run_input.extensions.packages)),

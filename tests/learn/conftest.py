@@ -49,8 +49,9 @@ def cache(tmp_path, monkeypatch):
     return folder
 
 
-def plain_loop(task, work, params, order):
-    """Local training by nn.Module and torch.optim: the delta, the mean loss, and those of the first and last batch."""
+def plain_loop(task, work, params, parts):
+    """Local training by nn.Module and torch.optim, no batch from two parts of the visits: the delta, the mean loss, and
+    those of the first and last batch."""
     model = task.build_model()
     trainable = [p for p in model.parameters() if p.requires_grad]
     vector_to_parameters(params.clone(), trainable)
@@ -62,8 +63,11 @@ def plain_loop(task, work, params, order):
     else:
         optimizer = torch.optim.SGD(trainable, momentum=work.momentum, **common)
     loss_sum, losses = 0.0, []
-    for first in range(0, len(order), work.batch_size):
-        batch = order[first : first + work.batch_size]
+    for batch in (
+        part[first : first + work.batch_size]
+        for part in parts
+        for first in range(0, len(part), work.batch_size)
+    ):
         x = task.prepare(torch.from_numpy(task.train.inputs[batch]))
         loss = task.loss(model(x), torch.from_numpy(task.train.labels[batch]))
         loss_sum += loss.item() * len(batch)
@@ -73,7 +77,7 @@ def plain_loop(task, work, params, order):
         (loss + work.prox_mu / 2 * pull).backward()
         optimizer.step()
     ends = (losses[0], losses[-1]) if losses else (0.0, 0.0)
-    return flatten(model) - params, loss_sum / max(1, len(order)), ends
+    return flatten(model) - params, loss_sum / max(1, sum(map(len, parts))), ends
 
 
 @pytest.fixture(autouse=True)
@@ -87,5 +91,5 @@ def one_thread():
 
 @pytest.fixture
 def reference():
-    """`reference(task, work, params, order)`: see `plain_loop`."""
+    """`reference(task, work, params, parts)`: see `plain_loop`."""
     return plain_loop

@@ -43,7 +43,9 @@ WORKS = {
 
 
 def visits(site, num_visits, num_samples=60):
-    return np.random.default_rng(site).integers(num_samples, size=num_visits)
+    """Two parts where there is more than a batch; none where there is nothing to visit."""
+    order = np.random.default_rng(site).integers(num_samples, size=num_visits)
+    return [part for part in np.split(order, [num_visits // 2 if num_visits > 8 else 0]) if len(part)]
 
 
 def trained(engine, params, sites):
@@ -70,13 +72,13 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
     task, work = synthetic_task(MODELS[model]), WORKS[work]
     params = flatten(task.build_model())
     updates = trained(build(name, task, work), params, UNEQUAL)
-    for update, order in zip(updates, UNEQUAL, strict=True):
-        delta, mean_loss, ends = reference(task, work, params, order)
+    for update, parts in zip(updates, UNEQUAL, strict=True):
+        delta, mean_loss, ends = reference(task, work, params, parts)
         torch.testing.assert_close(update.delta, delta, rtol=1e-3, atol=2e-5)
         assert update.train_loss == pytest.approx(mean_loss, rel=1e-4)
         # the first batch's loss is the global model's own; a site of one batch has one loss, one without samples none
         assert (update.loss_before, update.loss_after) == pytest.approx(ends, rel=1e-4)
-        assert len(order) > 8 or update.loss_before == update.loss_after
+        assert len(parts) > 1 or update.loss_before == update.loss_after
         assert update.wall_s >= 0
 
 

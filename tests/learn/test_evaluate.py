@@ -1,11 +1,13 @@
 """Evaluation counts in integers over fixed batches."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, eval_batches, evaluate
+from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Evaluate, eval_batches, evaluate
 from hpctrip.learn.params import flatten
+from hpctrip.learn.task import Dataset
 
 
 def test_batches_cover_the_test_set_once_at_fixed_boundaries():
@@ -22,6 +24,17 @@ def test_the_counts_are_those_of_one_plain_pass(task):
     assert all(type(count) is int for count in counts.values())
     assert (counts["correct"], counts["seen"]) == (int((logits.argmax(1) == y).sum()), 60)
     assert counts["loss_sum"] / LOSS_SCALE / 60 == pytest.approx(F.cross_entropy(logits, y).item(), abs=1e-5)
+
+
+def test_a_part_of_the_test_set_is_a_random_one():
+    """The first hundred of samples that are sorted by class would be those of five classes of 62."""
+    labels = np.repeat(np.arange(62), 20)
+    test = Dataset(np.arange(len(labels)), labels)
+    chosen = Evaluate(max_samples=100).chosen(test)
+    assert len(set(chosen.inputs.tolist())) == 100 and (labels[chosen.inputs] == chosen.labels).all()
+    assert len(set(chosen.labels.tolist())) > 40
+    assert chosen.inputs.tolist() == Evaluate(max_samples=100).chosen(test).inputs.tolist()
+    assert Evaluate(max_samples=1240).chosen(test) is Evaluate().chosen(test) is test
 
 
 def test_whoever_evaluates_which_batch_the_sum_is_the_same(task):

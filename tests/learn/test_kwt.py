@@ -85,7 +85,7 @@ def test_both_engines_train_it_with_adamw_as_torch_does(task, reference):
     torch.manual_seed(1)
     work = LocalWork(lr=1e-3, batch_size=4, optimizer="adamw", weight_decay=0.1)
     params = flatten(task.build_model())
-    sites = [np.arange(12), np.arange(12, 17)]  # three steps; two, the last with one clip
+    sites = [[np.arange(12)], [np.arange(12, 17)]]  # three steps; two, the last with one clip
     expected = [reference(task, work, params, site)[0] for site in sites]
     for engine in engines().values():
         deltas = [update.delta.clone() for update in engine(task, work).train(params, sites)]

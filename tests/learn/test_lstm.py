@@ -11,7 +11,7 @@ from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten, num_params
 from hpctrip.learn.task import Dataset, Task
 
-SITES = [np.arange(first, first + visits) for first, visits in ((3, 11), (5, 0), (1, 20))]
+SITES = [[np.arange(3, 14)], [], [np.arange(1, 21)]]
 
 
 def task(every):

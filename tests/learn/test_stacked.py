@@ -12,7 +12,7 @@ from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 
 WORK = LocalWork(lr=0.1, batch_size=8, optimizer="sgd", momentum=0.5)
-SITES = [np.random.default_rng(site).integers(60, size=3 + 7 * site) for site in range(5)]
+SITES = [[np.random.default_rng(site).integers(60, size=3 + 7 * site)] for site in range(5)]
 
 
 def deltas(engine, params):
@@ -72,7 +72,7 @@ def test_a_step_is_prepared_once_for_each_rounded_number_of_sites_and_then_repla
         torch.testing.assert_close(deltas(engine, params), expected, rtol=1e-3, atol=1e-5)
     list(engine.train(params, SITES[:4])), list(engine.train(params, SITES[:3]))
     assert prepared == [8, 4]
-    longest = [-(-len(sites[-1]) // 8) for sites in (SITES, SITES, SITES[:4], SITES[:3])]
+    longest = [-(-len(sites[-1][0]) // 8) for sites in (SITES, SITES, SITES[:4], SITES[:3])]
     assert len(replayed) == sum(longest)
 
 

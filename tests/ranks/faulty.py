@@ -13,9 +13,9 @@ from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 
-BATCHES_OF_A_ROUND = 1 + 4
-"""What the host of rank 3 of 5 prepares: samples to try the model on, then two batches of each of two of ten sites. The
-next one is in the second round."""
+BATCHES_OF_A_ROUND = 2 + 4
+"""What the host of rank 3 of 5 prepares: samples to try the model and the engine on, then two batches of each of two of
+ten sites. The next one is in the second round."""
 
 
 def break_down() -> None:

@@ -66,6 +66,7 @@ def check_collectives(ranks: Ranks) -> None:
         params.tolist() == [ranks_sum / 2, number * 2.0**39, -ranks_sum / 2] and params.dtype == torch.float32
     )
     assert tail.tolist() == [number, 10 * ranks_sum] if is_first else tail is None
+    assert ranks.largest(np.array([rank, -rank])).tolist() == [size - 1, 0]
     total = ranks.total(np.array([1, rank], dtype=np.int64))
     assert total.tolist() == [size, ranks_sum] if is_first else total is None
     # a row for every host, whose key is twice its rank, brought to rank 0 and sent to the next host

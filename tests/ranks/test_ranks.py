@@ -35,8 +35,14 @@ STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.m
 ADAPTIVE = (*SCENARIO, "policy.kind=goodput", "policy.local_work=adaptive")
 LANES = (*SCENARIO, "engine={name = 'stacked', lanes = 4}", "policy.kind=all", "stop.max_rounds=2")
 TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
+POINTS = (
+    f"plugins=['{HERE.parent / 'points.py'}']",
+    "workload={kind='points', train_samples=400, test_samples=200, dropout=0.5}",
+    "policy.kind=all",
+)
+"""A model with buffers and dropout."""
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
-FEW = 3
+FEW = 4
 """Number of scenarios that two ranks run: the first ones."""
 ON_FIVE = {
     "resumed": (*TOP_K, "checkpoint.every_rounds=1", "stop.max_rounds=2"),
@@ -79,11 +85,12 @@ def arguments(lines):
 @pytest.fixture(scope="module")
 def scenarios(tiny_workloads):
     """Name -> `-o` lines: every workload, KWT-1 and its AdamW in stacked blocks too, blocks sized for four hosts, local
-    work that is chosen by the numbers that training reports."""
+    work that is chosen by the numbers that training reports, a plug-in's model with buffers and dropout."""
     others = {name: (*lines, "stop.max_rounds=2") for name, lines in tiny_workloads.items()}
     stacked = ("engine.name=stacked", "engine.sites_per_block=4")
     return {
         "emnist": SCENARIO,
+        "points": POINTS,
         "lanes": LANES,
         "adaptive": ADAPTIVE,
         **others,

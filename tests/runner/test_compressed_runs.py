@@ -35,7 +35,7 @@ def test_payload_and_error_of_a_sites_real_update(tiny):
     """One site's update of the CNN. The bounds are those of each encoding over its buckets, in the 2-norm."""
     aggregator = built(paths=[tiny])
     host, site = aggregator.host, int(aggregator.simulation.begin(State()).cohort[0])
-    (trained,) = host.engine.train(host.initial_params, [host.order(site, 1)])
+    (trained,) = host.engine.train(host.initial_params, [host.visits(site, 1)])
     update = trained.delta
     num_params, norm = len(update), float(torch.linalg.vector_norm(update))
     values = {}

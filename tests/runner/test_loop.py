@@ -19,13 +19,19 @@ import torch
 
 from hpctrip.base.errors import DivergedError, HpctripError, InputError
 from hpctrip.learn.compression import COMPRESSIONS
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
+from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.placement import Assignment, cut
 from hpctrip.record.verify import verify
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import read_input
+from hpctrip.runner.host import Host
 from hpctrip.runner.loop import Rank0
 from hpctrip.runner.replay import replay
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
@@ -176,32 +182,34 @@ def test_local_epochs_scale_visits_and_work(epochs, visits, sound):
 
 def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
     """Steps go round and round a small shard; Eq. 1 still weighs a site by the samples that it holds."""
-    run = sound("train.local_steps=3", "train.batch_size=32", "policy.kind=all", "partition.balanced=false")
-    assert run.cohorts["num_samples"].unique().tolist() == [96]  # = 3 * 32 visits
+    run = sound("train.local_steps=3", "train.batch_size=16", "policy.kind=all", "partition.balanced=false")
+    assert run.cohorts["num_samples"].unique().tolist() == [48]  # = 3 * 16 visits
     assert run.sites["num_samples"].nunique() > 1
-    assert run.sites["work_s"].tolist() == pytest.approx([96 * 0.02] * 10)
+    assert run.sites["work_s"].tolist() == pytest.approx([48 * 0.02] * 10)
 
 
-def test_half_epochs_visit_every_sample_once_in_two_rounds():
-    """A pass goes on over rounds; two epochs are two whole shuffles in one round."""
-    from hpctrip.ranks.base import Ranks
-    from hpctrip.runner.experiment import read_input
-    from hpctrip.runner.host import Host
+def test_a_site_goes_on_in_its_pass_however_many_rounds_it_skips():
+    """Half of 100 samples in whole batches of 20: 60 in a round, the other 40 and 20 of the next pass in its next."""
+    lines = ["sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=200"]
+    e = read_input([], [*lines, "policy.kind=random", "policy.k=2", "train.local_epochs=0.5"]).experiment
+    aggregator = Aggregator(Host(e, 4, e.workload.task(e.seed), Ranks(), torch.device("cpu")))
+    state, visits = State(), {site: [] for site in range(4)}
+    for _ in range(16):
+        draft, assignment = aggregator.begin(state)
+        for site, visited in zip(assignment.cohort.tolist(), assignment.visited.tolist(), strict=True):
+            parts = aggregator.host.visits(site, draft.round, visited=visited)
+            visits[site].append((draft.round, np.concatenate(parts)))
+        state, _ = aggregator.simulation.finish(draft, Outcome.assumed(np.ones(2)))
+    assert any(second - first > 1 for (first, _), (second, _), *_ in visits.values())
+    for site, ((_, first), (_, second), *_) in visits.items():
+        assert len(first) == len(second) == 60
+        assert sorted([*first, *second[:40]]) == aggregator.host.shards[site].tolist()
 
-    def run(epochs):
-        lines = ["sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=200"]
-        e = read_input([], [*lines, f"train.local_epochs={epochs}"]).experiment
-        return Host(e, e.num_sites(), e.workload.task(e.seed), Ranks(), "cpu")
 
-    half, double = run(0.5), run(2)
-    shard = half.shards[2].tolist()
-    first, second = half.order(2, 1).tolist(), half.order(2, 2).tolist()
-    # 50 of 100 samples in whole batches of 20: 60, and the rest in the next round, which begins another pass
-    assert len(first) == len(second) == 60 and sorted([*first, *second[:40]]) == shard
-    assert len(set(second)) < 60 or set(second[40:]) < set(shard)
-    both = double.order(2, 1).tolist()
-    assert run(1).order(2, 1, times=2).tolist() == both  # a policy may ask for more of one epoch
-    assert sorted(both[:100]) == sorted(both[100:]) == shard and both[:100] != both[100:]
+def test_a_policy_may_ask_for_more_of_one_epoch():
+    shard, (once, twice) = np.arange(100), (LocalWork(local_epochs=e, batch_size=20) for e in (1, 2))
+    expected = twice.visits(shard, 0, 2, round=1)
+    assert [p.tolist() for p in once.visits(shard, 0, 2, round=1, times=2)] == [p.tolist() for p in expected]
 
 
 def test_local_work_that_adapts_is_trained_charged_recorded_and_replayed(sound):
@@ -305,7 +313,7 @@ def test_the_profilers_view_is_recorded_beside_the_truth(sound):
 )
 def test_a_round_without_a_result_is_raised_before_the_next_round(error):
     site = np.zeros(1, dtype=np.int64)
-    assignment = Assignment(1, site, np.ones(1), cut(site, 1), site, evaluate=True)
+    assignment = Assignment(1, site, np.ones(1), cut(site, 1), site, site, evaluate=True)
     aggregator, interruption = Mock(), Mock()
     before = State()
     draft = Mock(before=before)

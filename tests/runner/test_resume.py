@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -71,6 +72,7 @@ LEARNERS = {
     "fedadam": ["server.kind=fedadam"],
     "error feedback": ["compression.kind=top-k"],
     "adaptive local work": ["policy.kind=goodput", "policy.local_work=adaptive"],
+    "parts of passes": ["policy.kind=random", "policy.k=3", "train.local_epochs=0.3", "train.batch_size=4"],
 }
 
 
@@ -84,6 +86,18 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, undi
     starts = open_run(tmp_path / "half.h5").meta["starts"]
     assert len(starts) == 2 and starts[1].startswith("after round 2: ")
     assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
+
+
+def test_a_resumed_model_with_buffers_and_dropout_ends_with_the_same_bits(tmp_path, tiny, trained, hpctrip):
+    half, plugin = tmp_path / "half.h5", Path(__file__).parents[1] / "points.py"
+    lines = ("workload={kind='points', train_samples=400, test_samples=200, dropout=0.5}", "policy.kind=all")
+    ended = hpctrip(
+        "run", tiny, "--plugin", plugin, *(f"-o{x}" for x in (*lines, "stop.max_rounds=1")), "--out", half
+    )
+    assert ended.code == 0, ended.err
+    ended = hpctrip("resume", half, "--plugin", plugin, "-o", "stop.max_rounds=3")
+    assert ended.code == 0, ended.err
+    assert diff(open_run(half), trained(f"plugins=['{plugin}']", *lines)) == []
 
 
 def test_a_resumed_fine_tuning_ends_with_the_same_bits(tmp_path, tiny_workloads, tiny, trained, hpctrip):

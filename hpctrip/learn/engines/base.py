@@ -19,7 +19,8 @@ class SiteUpdate:
     """Result of a site's local training."""
 
     delta: torch.Tensor
-    """[num_params] float32 on the engine's device: local minus global parameters. Valid until the next iteration."""
+    """The local minus the global model, float32 on the engine's device, of the length of the flat vector (see
+    learn.params). Valid until the next iteration."""
     magnitude: float
     """Largest magnitude in `delta`; NaN where there is one."""
     train_loss: float

@@ -13,6 +13,7 @@ from hpctrip.learn.engines.base import Precision
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from hpctrip.learn.engines.steps import Engine
 
@@ -66,11 +67,21 @@ class EngineChoice(Component):
     precision: Precision = "float32"
     """Precision of matrix products and convolutions in training; anything but float32 changes results, in the third
     digit or so. tf32 does nothing on a CPU."""
+    deterministic: bool = True
+    """On GPUs, only algorithms that give the same bits every time; an operation that has none ends the run with its
+    name. false: any algorithm. CPUs have no others."""
     sites_per_block: _BlockSize = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)
     """Hosts that the scenario is sized for, however many there are: stacked blocks are made small enough that a round's
     sites fill them. Absent: all blocks but the last are full. Changes the last bits, as `sites_per_block` does."""
+
+    def prepare(self, device: torch.device) -> None:
+        """Set up PyTorch for this device, before anything is computed on it."""
+        if device.type == "cuda" and self.deterministic:
+            from hpctrip.learn.engines.steps import be_deterministic
+
+            be_deterministic()
 
     def block_rule(self, engine: type[Engine]) -> BlockRule:
         """The blocks that this engine trains."""
@@ -85,6 +96,24 @@ def engines() -> dict[str, type[Engine]]:
     from hpctrip.learn.engines.stacked import Stacked
 
     return {engine.name: engine for engine in (Sequential, Stacked)}
+
+
+def why_sequential(model: nn.Module, keeps_optimizers: bool) -> str:
+    """The reason why the sites of a model must be trained one after another: each has an optimiser, buffers or random
+    numbers of its own. Empty where nothing speaks against the stacked engine."""
+    if keeps_optimizers:
+        return "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
+    from torch.nn.modules.dropout import _DropoutNd
+
+    from hpctrip.learn.params import buffers
+
+    for name in buffers(model):
+        return f"its model has the buffer {name}, which each site changes (a constant: persistent=False)"
+    for name, module in model.train().named_modules():
+        rate = getattr(module, "p" if isinstance(module, _DropoutNd) else "dropout", 0.0)
+        if module.training and isinstance(rate, float) and rate > 0:
+            return f"its model draws random numbers ({name}: {type(module).__name__})"
+    return ""
 
 
 def choose(name: str, device: torch.device | str, sequential_only: str = "") -> tuple[type[Engine], str]:

@@ -12,7 +12,7 @@ import torch
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.engines.steps import AutogradStep, Engine, Step
-from hpctrip.learn.params import num_params
+from hpctrip.learn.params import flatten
 
 
 class Sequential(Engine):
@@ -32,16 +32,19 @@ class Sequential(Engine):
             self.model, self.task.loss, self.work, self.precision
         )
         self.description = f"one site after another, by {type(self.step).__name__}"
-        self.delta = torch.empty(num_params(self.model), device=self.device)
+        self.delta = torch.empty_like(flatten(self.model))
 
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
+        self,
+        params: torch.Tensor,
+        visits: list[list[np.ndarray]],
+        optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
         """Train one site after another."""
-        for order, optimizer in zip(orders, optimizers or [None] * len(orders), strict=True):
+        for parts, optimizer in zip(visits, optimizers or [None] * len(visits), strict=True):
             began = time.perf_counter()
             self.step.start(params, optimizer)
-            losses = self._epochs(torch.tensor(order, dtype=torch.int64, device=self.device))
+            losses = self._steps(parts)
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
             update = SiteUpdate(self.delta, magnitude, *losses, time.perf_counter() - began)
@@ -53,18 +56,24 @@ class Sequential(Engine):
         """Bytes of one site, whatever the block."""
         return super().memory_bytes(1)
 
-    def _epochs(self, order: torch.Tensor) -> list[float]:
-        """Visit samples in this order, in batches; the mean loss at the time of the visit, and those of the first and
-        the last batch."""
+    def _steps(self, parts: list[np.ndarray]) -> list[float]:
+        """Train on these parts of a site's visits, in batches; the mean loss at the time of the visit, and those of the
+        first and the last batch."""
         losses = torch.zeros(3, dtype=torch.float64, device=self.device)
-        for first in range(0, len(order), self.work.batch_size):
-            batch = order[first : first + self.work.batch_size]
-            # Prepared batch by batch: in the cache, a third of the time of the whole site at once, and memory bounded.
-            inputs = self.task.prepare(self.inputs.index_select(0, batch))
-            loss = self.step(inputs, self.labels.index_select(0, batch))
-            losses[0].add_(loss, alpha=len(batch))
-            losses[1 if first == 0 else 2] = loss
-        if len(order) <= self.work.batch_size:  # one batch is the first and the last
-            losses[2] = losses[1]
-        losses[0] /= max(1, len(order))
+        num_visits = 0
+        for part in parts:
+            for batch in torch.tensor(part, dtype=torch.int64, device=self.device).split(
+                self.work.batch_size
+            ):
+                # Prepared batch by batch: in the cache, a third of the time of the whole site at once, and memory
+                # bounded.
+                inputs = self.task.prepare(self.inputs.index_select(0, batch))
+                loss = self.step(inputs, self.labels.index_select(0, batch))
+                losses[0].add_(loss, alpha=len(batch))
+                if not num_visits:
+                    losses[1] = loss
+                num_visits += len(batch)
+        if num_visits:
+            losses[2] = loss
+            losses[0] /= num_visits
         return losses.tolist()

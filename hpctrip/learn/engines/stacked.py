@@ -21,7 +21,7 @@ from torch.func import functional_call, vmap
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.engines.steps import RULES, Engine, autocast, views
-from hpctrip.learn.params import num_params
+from hpctrip.learn.params import flatten, num_params
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,25 @@ class Stacked(Engine):
         self.width = sys.maxsize
         self.description = "the sites of a block at once"
 
+    def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The same batch at two sites."""
+        weights = {
+            name: torch.stack([w, w]).requires_grad_()
+            for name, w in views(self.model, flatten(self.model)).items()
+        }
+        losses = self.losses(self.forward(weights, torch.stack([inputs] * 2)), torch.stack([labels] * 2))
+        return losses.sum(), [*weights.values()]
+
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
+        self,
+        params: torch.Tensor,
+        visits: list[list[np.ndarray]],
+        optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
         """Train as many sites at once as memory holds. Optimisers always start anew."""
         first = 0
-        while first < len(orders):
-            chunk = orders[first : first + self.width]
+        while first < len(visits):
+            chunk = visits[first : first + self.width]
             try:
                 updates = self._train_together(params, chunk)
             except RuntimeError as error:
@@ -85,20 +97,20 @@ class Stacked(Engine):
             yield from updates
             first += len(chunk)
 
-    def _train_together(self, params: torch.Tensor, orders: list[np.ndarray]) -> list[SiteUpdate]:
+    def _train_together(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate]:
         began = time.perf_counter()
-        num_sites = 1 << (len(orders) - 1).bit_length() if self.round_up else len(orders)
+        num_sites = 1 << (len(visits) - 1).bit_length() if self.round_up else len(visits)
         if num_sites not in self.stacks:
             self.stacks[num_sites] = Stack(self, num_sites)
         stack = self.stacks[num_sites]
-        deltas = stack.train(params.detach(), *schedule(orders, num_sites, self.work.batch_size, self.device))
+        deltas = stack.train(params.detach(), *schedule(visits, num_sites, self.work.batch_size, self.device))
         # The host waits here for the device: once for all that it wants to know, not once a site.
         numbers = torch.stack([largest(deltas).double(), stack.loss_sum, *stack.ends]).tolist()
-        num_visits = [len(order) for order in orders]
+        num_visits = [sum(map(len, parts)) for parts in visits]
         wall_s = (time.perf_counter() - began) / max(1, sum(num_visits))
         return [
-            SiteUpdate(delta, magnitude, total / max(1, visits), before, after, wall_s * visits)
-            for visits, delta, magnitude, total, before, after in zip(
+            SiteUpdate(delta, magnitude, total / max(1, number), before, after, wall_s * number)
+            for number, delta, magnitude, total, before, after in zip(
                 num_visits, deltas, *numbers, strict=False
             )
         ]
@@ -188,7 +200,7 @@ class Stack:
 
 
 def schedule(
-    orders: list[np.ndarray], num_sites: int, batch_size: int, device: torch.device | str
+    visits: list[list[np.ndarray]], num_sites: int, batch_size: int, device: torch.device | str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The samples that every site of a block visits in every step, padded to one shape, on the device.
 
@@ -196,15 +208,18 @@ def schedule(
     float32: 1 / (number of real samples in the batch), 0 for padding, so that sums are means. Up to `num_sites` there
     follow sites that visit nothing.
     """
-    num_steps = max(-(-len(order) // batch_size) for order in orders)
+    num_steps = max(sum(-(-len(part) // batch_size) for part in parts) for parts in visits)
     index = np.zeros((num_sites, num_steps * batch_size), dtype=np.int64)
     weight = np.zeros(index.shape, dtype=np.float32)
-    for row, order in enumerate(orders):
-        visits, ragged = len(order), len(order) % batch_size
-        index[row, :visits] = order
-        index[row, visits:] = order[-1] if visits else 0
-        weight[row, : visits - ragged] = 1 / batch_size
-        weight[row, visits - ragged : visits] = 1 / max(1, ragged)
+    for row, parts in enumerate(visits):
+        first = 0
+        for part in parts:
+            end, ragged = first + len(part), len(part) % batch_size
+            index[row, first:end] = part
+            index[row, end:] = part[-1]
+            weight[row, first : end - ragged] = 1 / batch_size
+            weight[row, end - ragged : end] = 1 / max(1, ragged)
+            first = end + -ragged % batch_size
     shape = (num_sites, num_steps, batch_size)
     on_device = (torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight))
     return tuple(on_device)

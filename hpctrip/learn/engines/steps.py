@@ -9,6 +9,7 @@ of S sites [S, ...], and every operation is elementwise.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
@@ -17,9 +18,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
 from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.params import num_params
+from hpctrip.learn.params import buffers, entries, num_params
 from hpctrip.learn.task import Task
 
 
@@ -31,8 +34,8 @@ def resident(array: np.ndarray, device: torch.device | str) -> torch.Tensor:
 
 
 def views(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The flat vector [num_params] as views named and shaped like the model's trainable parameters, in their order."""
-    shapes = {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
+    """The flat vector (see learn.params) as views named and shaped like the model's tensors, in their order."""
+    shapes = {name: tensor.shape for name, tensor in entries(model).items()}
     chunks = flat.split([shape.numel() for shape in shapes.values()])
     return {name: chunk.view(shape) for (name, shape), chunk in zip(shapes.items(), chunks, strict=True)}
 
@@ -50,6 +53,17 @@ def allow_tf32(precision: Precision) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
+def be_deterministic() -> None:
+    """Let PyTorch use only algorithms that give the same bits every time; called before anything is computed on a GPU.
+
+    cuBLAS needs a workspace of fixed size for it. Filling every new tensor, which PyTorch adds, would only find
+    mistakes.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+
+
 def channels_last(weight: torch.Tensor) -> torch.Tensor:
     """A copy whose strides are channels-last where it has four dimensions (else contiguous).
 
@@ -60,6 +74,16 @@ def channels_last(weight: torch.Tensor) -> torch.Tensor:
     """
     layout = torch.channels_last if weight.dim() == 4 else torch.contiguous_format
     return torch.empty_like(weight, memory_format=layout).copy_(weight)
+
+
+def seed_draws(device: torch.device, seed: int, round: int, site: int) -> None:
+    """Seed the generators from which a model's forward pass draws on this device (dropout), from the stream (seed,
+    "forward", round, site)."""
+    number = int(stream(seed, "forward", round, site).integers(2**63))
+    torch.default_generator.manual_seed(number)
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.default_generators[index].manual_seed(number)
 
 
 class Engine:
@@ -89,18 +113,40 @@ class Engine:
         allow_tf32(precision)
 
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
+        self,
+        params: torch.Tensor,
+        visits: list[list[np.ndarray]],
+        optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
-        """Train every site of the block from the global model, one flat float32 vector `params` [num_params] (see
-        learn.params), which is never modified. Yields one update per site, in their order; a site without visits has
+        """Train every site of the block from the global model, one flat float32 vector `params` (see learn.params),
+        which is never modified. Yields one update per site, in their order; a site without visits has
         delta 0 and loss 0.
 
-        An order, [num_visits] int64, holds indices into the training set as a site visits them, epochs one after
-        another; it is cut into consecutive batches, of which the last may be smaller. `optimizers` are the states of
-        the sites' optimisers, float32 [state_length], read at the start and overwritten at the end; where they are
-        None, or none are given, optimisers start anew.
+        The visits of a site (`LocalWork.visits`) are its samples, indices into the training set, in parts such as the
+        passes over its shard; each part is cut into consecutive batches, of which the last may be smaller. `optimizers`
+        are the states of the sites' optimisers, float32 [state_length], read at the start and overwritten at the end;
+        where they are None, or none are given, optimisers start anew.
         """
         raise NotImplementedError
+
+    def check(self, place: str, smallest: int) -> None:
+        """Compute the gradients of `smallest` samples, as many as the smallest batch has. Raises InputError at `place`,
+        the input key of the workload, where that fails."""
+        try:
+            loss, weights = self.trial(self.task.prepare(self.inputs[:smallest]), self.labels[:smallest])
+            torch.autograd.grad(loss, weights)
+        except Exception as error:  # whatever a model's own code or its kernels raise
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                place,
+                f"gave a model that the {self.name} engine cannot train on a batch of {smallest} ({reason})",
+                "change the model or train.batch_size, or try another engine.name or engine.deterministic",
+            ) from None
+
+    def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The loss of a batch, prepared inputs [B, ...] and labels [B, ...], and the weights that it depends on."""
+        loss = self.task.loss(self.model(inputs), labels)
+        return loss, [p for p in self.model.parameters() if p.requires_grad]
 
     def memory_bytes(self, num_sites: int) -> int:
         """Bytes of the float32 vectors for training `num_sites` sites at once: their weights, gradients, updates and
@@ -215,27 +261,32 @@ class Step:
 
     @torch.no_grad()
     def start(self, params: torch.Tensor, saved: torch.Tensor | None = None) -> None:
-        """Begin a site: the local model becomes the global one, `params` [num_params]. Leaves nothing of the last.
+        """Begin a site: the local model becomes the global one, the flat vector `params`. Leaves nothing of the last.
 
         `saved` is the state of the site's optimiser; None: it starts anew.
         """
-        for weight, start in zip(self.weights, self._views(params), strict=True):
-            weight.copy_(start)
+        for tensor, start in zip(self.tensors(), self._views(params), strict=True):
+            tensor.copy_(start)
 
     @torch.no_grad()
     def finish(self, params: torch.Tensor, delta: torch.Tensor) -> None:
-        """End a site: write local minus global parameters into `delta` [num_params]."""
+        """End a site: write the local minus the global model into `delta`, of the length of `params`."""
         starts, outs = self._views(params), self._views(delta)
-        for weight, start, out in zip(self.weights, starts, outs, strict=True):
-            torch.sub(weight, start, out=out)
+        for tensor, start, out in zip(self.tensors(), starts, outs, strict=True):
+            torch.sub(tensor, start, out=out)
 
     def save(self, saved: torch.Tensor) -> None:
         """End a site: write the state of its optimiser into `saved`. A step without state writes nothing."""
 
+    def tensors(self) -> list[torch.Tensor]:
+        """The local model's tensors in the order of the flat vector."""
+        return self.weights
+
     def _views(self, flat: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the flat vector [num_params] in the weights' shapes."""
-        chunks = flat.split([weight.numel() for weight in self.weights])
-        return [chunk.view(weight.shape) for weight, chunk in zip(self.weights, chunks, strict=True)]
+        """Views of the flat vector in the tensors' shapes."""
+        tensors = self.tensors()
+        chunks = flat.split([tensor.numel() for tensor in tensors])
+        return [chunk.view(tensor.shape) for tensor, chunk in zip(tensors, chunks, strict=True)]
 
 
 class AutogradStep(Step):
@@ -246,6 +297,7 @@ class AutogradStep(Step):
         for p in model.parameters():
             p.data = channels_last(p.data)
         super().__init__([p for p in model.parameters() if p.requires_grad])
+        self.buffers = [*buffers(model)]
         self.rule = RULES[work.optimizer](self.weights, work)
 
     @torch.no_grad()
@@ -255,6 +307,10 @@ class AutogradStep(Step):
         self.anchor = self._views(params)
         self.rule.start(saved)
         self.num_steps = 0
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Weights and buffers; a model may replace a buffer by another tensor."""
+        return [*self.weights, *(self.model.get_buffer(name) for name in self.buffers)]
 
     @torch.no_grad()
     def save(self, saved: torch.Tensor) -> None:

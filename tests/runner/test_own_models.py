@@ -1,0 +1,130 @@
+"""Models of the user's: with state besides trained parameters, and with random numbers in the forward pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from hpctrip.learn.params import flatten
+from hpctrip.ranks.base import Ranks
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import read_input
+from hpctrip.runner.host import Host
+from hpctrip.runner.loop import train_round
+from hpctrip.sim.step import State
+
+PATH = Path(__file__).parents[1] / "points.py"
+PLUGIN = f"plugins=['{PATH}']"
+POINTS = (PLUGIN, "workload={kind='points', train_samples=400, test_samples=200}", "policy.kind=all")
+UNEQUAL = (*POINTS, "sites.num_sites=3", "partition.balanced=false", "train.batch_size=9")
+DROPOUT = (*POINTS, "workload.dropout=0.5")
+
+
+def test_a_model_with_batch_norm_is_evaluated_with_the_statistics_of_its_sites(trained, hpctrip):
+    run = trained(*POINTS, "stop.max_rounds=12")
+    assert run.rounds["accuracy"].iloc[-1] > 0.9
+    assert hpctrip("verify", run.path, "--plugin", PATH).code == 0
+
+
+def first_round(*lines):
+    """A host, its model before the first round and after it, and the share of every site."""
+    e = read_input([], [*UNEQUAL, *lines]).experiment
+    host = Host(e, 3, e.workload.task(e.seed), Ranks(), torch.device("cpu"))
+    draft, assignment = Aggregator(host).begin(State())
+    params, *_ = train_round(host, host.initial_params, assignment)
+    return host, params, dict(zip(draft.cohort.tolist(), draft.weights.tolist(), strict=True))
+
+
+def trained_alone(host, site):
+    """The model of one site after its first round, trained by nn.Module and torch.optim."""
+    model = host.task.build_model().train()
+    nn.utils.vector_to_parameters(host.initial_params[: host.num_params].clone(), model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=host.work.lr)
+    for part in host.visits(site, 1):
+        for batch in torch.from_numpy(part).split(host.work.batch_size):
+            inputs, labels = (
+                torch.from_numpy(a)[batch] for a in (host.task.train.inputs, host.task.train.labels)
+            )
+            optimizer.zero_grad()
+            host.task.loss(model(inputs), labels).backward()
+            optimizer.step()
+    return flatten(model).double()
+
+
+@pytest.mark.parametrize("lines", [(), ("server.lr=0.5", "server.momentum=0.9"), ("compression.kind=top-k",)])
+def test_buffers_are_averaged_as_they_are_and_counts_are_the_largest(lines):
+    """The server optimiser and the compression are for parameters only."""
+    host, params, share = first_round(*lines)
+    assert (host.num_params, host.num_buffers, host.num_integers) == (8 + 8 + 8 * 32 + 32 + 32 * 4 + 4, 17, 1)
+    sites = {site: trained_alone(host, site) for site in share}
+    mean = sum(share[site] * sites[site] for site in share)
+    buffers = slice(host.num_params, -1)
+    torch.testing.assert_close(params[buffers].double(), mean[buffers], rtol=1e-5, atol=1e-5)
+    assert params[-1] == max(vector[-1] for vector in sites.values()) == -(-host.num_samples.max() // 9)
+    if not lines:
+        torch.testing.assert_close(params.double()[:-1], mean[:-1], rtol=1e-4, atol=1e-5)
+
+
+def test_buffers_travel_and_are_paid_for(trained):
+    """At "auto" the simulated size of a model is that of all its tensors; compression leaves buffers as they are."""
+    plain, sparse = (
+        trained(*POINTS, "network.update_bytes=auto", f"compression.kind={c}") for c in ("none", "top-k")
+    )
+    params, buffers = plain.meta["num_params"], plain.meta["num_buffers"]
+    assert plain.meta["update_bytes"] == plain.meta["payload_bytes"] == 4 * (params + buffers)
+    assert (
+        sparse.meta["update_bytes"] == sparse.meta["payload_bytes"] == 8 * round(0.01 * params) + 4 * buffers
+    )
+
+
+def test_pytorch_loads_an_exported_model_with_its_buffers(hpctrip, tiny, tmp_path):
+    run, out = tmp_path / "run.h5", tmp_path / "model.safetensors"
+    lines = [part for line in (*POINTS, "stop.max_rounds=12") for part in ("-o", line)]
+    assert hpctrip("run", tiny, *lines, "--out", run).code == 0
+    assert hpctrip("export", run, "--model", out).code == 0
+    task = read_input([str(tiny)], [*POINTS]).experiment.workload.task(0)
+    model = task.build_model().eval()
+    model.load_state_dict(load_file(out), strict=True)
+    with torch.no_grad():
+        predicted = model(torch.from_numpy(task.test.inputs)).argmax(1).numpy()
+    assert (predicted == task.test.labels).mean() > 0.9
+    assert np.abs(load_file(out)["0.running_mean"].numpy() - 30).max() < 10
+
+
+def test_random_numbers_of_the_forward_pass_depend_on_seed_round_and_site_alone(trained):
+    """Not on how many sites a rank has trained before: half of the cohort, then all of it, is trained alike."""
+    with_dropout, again, without = trained(*DROPOUT), trained(*DROPOUT), trained(*POINTS)
+    assert with_dropout.meta["params_digest"] == again.meta["params_digest"] != without.meta["params_digest"]
+    losses = [
+        trained(*DROPOUT, f"policy={{kind='static', k={k}}}", "stop.max_rounds=1").cohorts for k in (3, 6)
+    ]
+    few, more = (cohorts.set_index("site")["train_loss"] for cohorts in losses)
+    assert len(few) == 3 and few.tolist() == more[few.index].tolist()
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("engine.name=stacked",), ["the buffer 0.running_mean, which each site changes"]),
+        (
+            ("engine.name=stacked", "workload.norm=false", "workload.dropout=0.5"),
+            ["random numbers (2: Dropout)"],
+        ),
+        # 400 samples at ten sites in batches of 13: the last of each is a single one
+        (
+            ("train.batch_size=13",),
+            ["batch of 1 (Expected more than 1 value per channel", "train.batch_size"],
+        ),
+    ],
+)
+def test_a_model_that_an_engine_cannot_train_is_refused(lines, words, hpctrip, tiny, tmp_path):
+    arguments = [part for line in (*POINTS, *lines) for part in ("-o", line)]
+    ended = hpctrip("run", tiny, *arguments, "--out", tmp_path / "run.h5")
+    assert ended.code == 2 and len(ended.report) == 1, ended.err
+    assert all(word in ended.err for word in words), ended.err
+    assert list(tmp_path.iterdir()) == []
