@@ -8,6 +8,7 @@ LLM = [
     "transformers>=5.0",  # causal language models and their tokenizers
     "peft>=0.18",  # LoRA adapters
 ]
+QLORA = ["bitsandbytes>=0.50"]  # 4-bit layers, also on a CPU
 
 TENSORBOARD = ["tensorboard>=2.20"]  # 2.16 fails with NumPy 2
 ENERGY = ["nvidia-ml-py>=12.535.77"]  # NVML's own bindings; CPUs need none
@@ -84,6 +85,7 @@ setup(
     extras_require={
         "mpich": ["mpich>=5.0.2"],  # a complete MPI with mpirun; 4.3 hangs where a machine is lost
         "llm": LLM,  # language models; nothing else imports them
+        "qlora": [*LLM, *QLORA],  # adapters over a base in 4 bits
         "tensorboard": TENSORBOARD,  # the callback of that name, and so is the next
         "mlflow": MLFLOW,
         "energy": ENERGY,  # joules, power caps and clocks of NVIDIA GPUs
@@ -96,6 +98,7 @@ setup(
             "hypothesis>=6.100",
             "setuptools>=70.1",
             *LLM,
+            *QLORA,
             *TENSORBOARD,
             *MLFLOW,  # 120 MB with all that it brings
             *ENERGY,  # whose library the tests play

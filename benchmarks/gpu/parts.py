@@ -121,8 +121,7 @@ PARTS = (
         30,
         "a small Llama by QLoRA beside LoRA",
         (),
-        (*PROGRAM, *LLM, "tokenizers"),
-        needs_gpu=("bitsandbytes",),
+        (*PROGRAM, *LLM, "tokenizers", "bitsandbytes"),
     ),
     Part(
         "nccl-mpi", "gpu.runs:nccl_by_mpi", 25, "the program under mpirun over NCCL", (), PROGRAM, ("mpirun",)

@@ -142,7 +142,7 @@ def nccl_by_mpi(setting: Setting, report: Report) -> None:
 
 
 def qlora(setting: Setting, report: Report) -> None:
-    """A small Llama from a directory, trained by QLoRA and by LoRA: both learn, and nearly as well. A CPU has LoRA."""
+    """A small Llama from a directory, trained by QLoRA and by LoRA: both learn, and nearly as well."""
     folder = Path(setting.folder)
     _write_llama(folder / "model")
     tables: dict[str, Any] = {
@@ -158,7 +158,7 @@ def qlora(setting: Setting, report: Report) -> None:
         "ranks.device": setting.device,
     }
     losses: dict[str, float] = {}
-    for adapter in ("lora", "qlora") if setting.device == "cuda" else ("lora",):
+    for adapter in ("lora", "qlora"):
         run = hpctrip.run(
             (), tables | {"workload.adapter": adapter}, out=folder / f"{adapter}.h5", quiet=True
         )

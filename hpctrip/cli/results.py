@@ -63,7 +63,11 @@ def watch(path: str) -> None:
 @click.argument("path", type=FILE, metavar="FILE.h5")
 @click.argument("folder", type=FILE, metavar="[FOLDER]", required=False)
 @click.option(
-    "--model", type=FILE, metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint."
+    "--model",
+    type=FILE,
+    metavar="OUT",
+    help="Write the trained model of its newest checkpoint: OUT.safetensors, or for language models a folder OUT that "
+    "transformers or peft load.",
 )
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
@@ -73,9 +77,14 @@ def export(path: str, folder: str | None, model: str | None, overwrite: bool) ->
     from hpctrip.record.show import export as write
 
     if not (folder or model):
-        raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
+        raise click.UsageError("name a FOLDER for the tables, --model OUT, or both")
     written = [*write(open_results(path), folder, overwrite)] if folder else []
-    written += [export_model(path, model, overwrite)] if model else []
+    if model and Path(model).suffix:
+        written.append(export_model(path, model, overwrite))
+    elif model:
+        from hpctrip.runner.export import export_folder
+
+        written += export_folder(path, model, overwrite)
     echo(*written)
 
 

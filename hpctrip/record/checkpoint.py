@@ -174,7 +174,7 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
     check_suffix(out, [".safetensors"])
     check_writable(out, overwrite)
     checkpoint, place, _ = find(source)
-    arrays = _named_arrays(checkpoint, place)
+    arrays = named_arrays(checkpoint, place)
     metadata = {
         "format": "pt",
         "round": str(checkpoint.state.round),
@@ -186,8 +186,9 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
     return Path(out)
 
 
-def _named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:
-    """{name: array} of the parameters of a checkpoint."""
+def named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:
+    """{name: array} of the parameters and buffers of a checkpoint, the file at `place`. Raises InputError where it does
+    not name them."""
     texts, params = checkpoint.metadata.get("parameters"), checkpoint.model.params
     if texts is None:
         problem = "does not name its parameters: an older hpctrip wrote it"

@@ -6,8 +6,11 @@ The only file that imports `transformers` and `peft`; import it only where they 
 from __future__ import annotations
 
 import copy
+import json
+import logging
+import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from peft import LoraConfig, get_peft_model
+from safetensors.numpy import save
 from torch import nn
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
@@ -24,6 +28,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.engines.stacked import mapped_forward
 from hpctrip.learn.params import flatten
+
+log = logging.getLogger(__name__)
 
 TINY = {
     "vocab_size": 256,
@@ -165,7 +171,9 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
-        options["device_map"] = {"": torch.cuda.current_device()}
+        options["device_map"] = {"": torch.cuda.current_device() if torch.cuda.is_available() else "cpu"}
+        if not torch.cuda.is_available():
+            log.warning('workload.adapter = "qlora": the 4-bit base is slow on a CPU')
     options |= {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     model, about = _read(directory, AutoModelForCausalLM, **options)
     mismatched = [name for name, *_ in about["mismatched_keys"]]  # with the shapes stored and expected
@@ -229,6 +237,51 @@ def model_files(directory: Path) -> list[Path]:
     """All files of the directory but weights in other formats, which are not read."""
     check_directory(directory)
     return sorted(path for path in directory.iterdir() if path.is_file() and path.suffix not in _UNREAD)
+
+
+def adapter_folder(
+    tensors: Mapping[str, np.ndarray],
+    directory: Path | None,
+    rank: int,
+    alpha: float,
+    target_modules: Sequence[str],
+) -> dict[str, bytes]:
+    """{name: content} of the folder that `PeftModel.from_pretrained` loads over the base in `directory` (None: the tiny
+    model), with the trained `tensors` of a model of `build`."""
+    named = {
+        name.removeprefix("model.").replace(".default.", "."): tensor for name, tensor in tensors.items()
+    }
+    layers = {name.rpartition(".lora_")[0].rpartition(".")[2] for name in named}
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=rank,
+        lora_alpha=alpha,
+        target_modules=list(target_modules) or sorted(layers),
+        base_model_name_or_path=directory and str(directory),
+        inference_mode=True,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        content = Path(folder, "adapter_config.json").read_bytes()
+    return {"adapter_model.safetensors": save(named, {"format": "pt"}), "adapter_config.json": content}
+
+
+def model_folder(tensors: Mapping[str, np.ndarray], directory: Path | None) -> dict[str, bytes]:
+    """{name: content} of the folder that `AutoModelForCausalLM.from_pretrained` loads, with the trained `tensors` of a
+    model of `build` over the one in `directory`, whose tokenizer it gets (None: the tiny model, which has none)."""
+    named = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    if directory is None:
+        config, others = LlamaConfig(**TINY, architectures=["LlamaForCausalLM"]).to_dict(), {}
+    else:
+        others = {path.name: path.read_bytes() for path in tokenizer_files(directory)}
+        others.pop("model.safetensors.index.json", None)  # of several files
+        config = json.loads(others.pop("config.json"))
+    config |= {"dtype": "float32"}
+    return {
+        "model.safetensors": save(named, {"format": "pt"}),
+        **others,
+        "config.json": json.dumps(config, indent=2).encode(),
+    }
 
 
 def encoder(directory: Path) -> Callable[[str], np.ndarray]:

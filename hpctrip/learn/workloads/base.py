@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -71,6 +72,15 @@ class Workload(Component):
                     place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64"
                 )
         return task
+
+    def model_files(self, tensors: Mapping[str, np.ndarray]) -> dict[str, bytes]:
+        """{name: content} of a folder from which the model's own library loads the trained `tensors` by name. Raises
+        InputError where there is no such library."""
+        raise InputError(
+            config_key("workload", self),
+            "has a model that no library knows as a folder",
+            "name a file for it that ends in .safetensors",
+        )
 
     def local_work(self, train: LocalWork) -> LocalWork:
         """Local training in a round: the input's table [train], its absent keys filled with this workload's own values.

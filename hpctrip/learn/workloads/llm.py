@@ -7,8 +7,7 @@ adapters, the base model is frozen and the same everywhere: only the adapters ar
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -69,8 +68,8 @@ class Llm(PreparedWorkload):
     """Steps of 16 blocks that pretrain `tiny`, once per machine and setting (its cache keeps it), on the first tenth of
     every text, which no site gets. 0: its weights are random. Ignored with a model from a directory."""
     adapter: Literal["lora", "qlora", "full"] = "lora"
-    """The parameters that are trained and sent. `lora`: adapters; `qlora`: adapters over a base in 4 bits (needs
-    bitsandbytes and a GPU at every rank); `full`: all parameters."""
+    """The parameters that are trained and sent. `lora`: adapters; `qlora`: adapters over a base in 4 bits (the
+    extra `[qlora]`; slow on a CPU); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
     data: Annotated[PathName, Reads(unless="sentences", find=_text_files)] = Field("sentences", min_length=1)
@@ -105,7 +104,7 @@ class Llm(PreparedWorkload):
         missing or damaged."""
         folder = self.folder(seed)
         if self.model == "tiny":
-            self._base_folder(folder)
+            _tiny_base(folder, self.pretrain_steps)
         else:
             self._model_digest()
 
@@ -122,7 +121,7 @@ class Llm(PreparedWorkload):
             for part, tokens in blocks.items()
         )
         if self.model == "tiny":
-            params = torch.tensor(cached.load(self._base_folder(folder), "params"))
+            params = torch.tensor(cached.load(_tiny_base(folder, self.pretrain_steps), "params"))
             base, model_digest = causal.tiny(params), digest(params)
             steps = (
                 f"pretrained here for {self.pretrain_steps} steps" if self._pretrains else "of random weights"
@@ -145,9 +144,21 @@ class Llm(PreparedWorkload):
             source=f"{self.origin}: {len(train):,} training and {len(test):,} test blocks of {self.block_tokens} "
             f"tokens; {model} ({base.num_parameters():,} parameters), {self.adapter}",
             synthetic=self.synthetic,
-            sequential_only=causal.why_not_stacked(build_model),
+            sequential_only="4-bit layers cannot be mapped over sites"
+            if self.adapter == "qlora"
+            else causal.why_not_stacked(build_model),
             digests={"data": cached.digest_of(folder), "model": model_digest},
         )
+
+    def model_files(self, tensors: Mapping[str, np.ndarray]) -> dict[str, bytes]:
+        """A model as `save_pretrained` of transformers writes it, or adapters as that of peft does."""
+        _require(self.adapter)
+        from hpctrip.learn.models import causal
+
+        directory = None if self.model == "tiny" else self._directory
+        if self.adapter == "full":
+            return causal.model_folder(tensors, directory)
+        return causal.adapter_folder(tensors, directory, **self.lora.model_dump())
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared blocks. They do not depend on the run's seed, as those of files do not."""
@@ -185,33 +196,26 @@ class Llm(PreparedWorkload):
 
         return cached.content_of(causal.model_files(self._directory))
 
-    def _base_folder(self, blocks_folder: Path) -> Path:
-        """The folder of `tiny`'s weights."""
-        from hpctrip.learn.models import causal
 
-        settings = causal.tiny_settings() | {"steps": self.pretrain_steps}
-        if self._pretrains:
-            settings["blocks"] = blocks_folder.name
+def _tiny_base(blocks_folder: Path, num_steps: int) -> Path:
+    """The folder of `tiny`'s weights after so many steps on the blocks of the base."""
+    from hpctrip.learn.models import causal
 
-        def weights() -> dict[str, np.ndarray]:
-            return {
-                "params": causal.pretrained(cached.load(blocks_folder, "base_blocks"), self.pretrain_steps)
-            }
+    settings = causal.tiny_settings() | {"steps": num_steps}
+    if num_steps:
+        settings["blocks"] = blocks_folder.name
 
-        return cached.prepared("llm_base", settings, weights)
+    def weights() -> dict[str, np.ndarray]:
+        return {"params": causal.pretrained(cached.load(blocks_folder, "base_blocks"), num_steps)}
+
+    return cached.prepared("llm_base", settings, weights)
 
 
 def _require(adapter: str) -> None:
     """Raise InputError, with the way out, where what training with this adapter needs is not installed."""
     require('workload.kind = "llm"', "llm", "transformers", "peft")
     if adapter == "qlora":
-        import torch
-
-        place, way_out = 'workload.adapter = "qlora"', 'or use adapter = "lora"'
-        if not torch.cuda.is_available():
-            raise InputError(place, "its 4-bit base needs a GPU, and torch sees none", way_out)
-        if importlib.util.find_spec("bitsandbytes") is None:
-            raise InputError(place, "bitsandbytes is not installed", f"pip install bitsandbytes, {way_out}")
+        require('workload.adapter = "qlora"', "qlora", "bitsandbytes")
 
 
 def blocks_of(
@@ -237,8 +241,7 @@ def pack(texts: Iterable[np.ndarray], block_tokens: int, with_base: bool) -> dic
     """Texts as tokens [num_tokens] -> of every part `<part>_blocks` [N, block_tokens + 1] int64 and `<part>_groups`
     [N] int64, the number of the text.
 
-    A block is its inputs and one token more: block[:-1] predicts block[1:]. Held-out blocks are shuffled, so that any
-    first few are a sample of all texts.
+    A block is its inputs and one token more: block[:-1] predicts block[1:]. Held-out blocks are shuffled.
     """
     blocks: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
     groups: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
