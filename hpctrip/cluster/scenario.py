@@ -17,9 +17,12 @@ from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Clock, Simulator
 from hpctrip.cluster.state import JobState
 from hpctrip.cluster.traces import TRACES
-from hpctrip.config.component import Component
+from hpctrip.config.component import Component, config_key
 from hpctrip.config.identity import NotInResult
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.grid.signals import SiteSignal
 from hpctrip.sim.hardware.gpu_power import GPUS
+from hpctrip.sim.sites import SitePlacement
 
 
 class ClusterScenario(Component):
@@ -41,6 +44,8 @@ class ClusterScenario(Component):
     scheduler: SCHEDULERS.field() = Field(default_factory=dict, validate_default=True)
     frequency: FREQUENCIES.field() = Field(default_factory=dict, validate_default=True)
     budget: BUDGETS.field() = Field(default_factory=dict, validate_default=True)
+    carbon: SIGNALS.field() = Field(default_factory=dict, validate_default=True)
+    """Grams of CO2 for a kilowatt-hour of the cluster over time: of one zone, as the cluster is at one place."""
     clock: Clock = Clock()
 
     def replica(self, number: int) -> Self:
@@ -50,7 +55,8 @@ class ClusterScenario(Component):
     def simulator(self) -> Simulator:
         """Build the simulation. Raises InputError if the trace is invalid, if a job does not fit the cluster, and if
         tables contradict each other."""
-        limit = self.budget.checked_limit()
+        carbon = self.carbon_signal()
+        limit = self.budget.checked_limit(carbon)
         if self.clock.round_s == 0 and (self.scheduler.periodic or limit.renewed):
             periodic = self.scheduler if self.scheduler.periodic else self.budget
             table = "scheduler" if self.scheduler.periodic else "budget"
@@ -68,4 +74,18 @@ class ClusterScenario(Component):
             self.clock.restart_s,
             self.placement.max_migrations,
         )
-        return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, self.clock)
+        carbon = carbon or limit.intensity
+        return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, carbon, self.clock)
+
+    def carbon_signal(self) -> SiteSignal | None:
+        """The carbon intensity of the cluster's power; None: not known. Raises InputError if it is not of one zone."""
+        if getattr(self.carbon, "site_column", None) is not None:
+            problem = "names a column of sites: a cluster is one site"
+            raise InputError(f"carbon.site_column = {self.carbon.site_column!r}", problem, "leave it out")
+        signal = self.carbon.checked_signal("carbon", SitePlacement(), 1, self.seed)
+        if len(signal.names) > 1:
+            zones = f"{', '.join(signal.names[:3])}{', ...' if len(signal.names) > 3 else ''}"
+            problem = f"has {len(signal.names)} zones, {zones}: a cluster is in one"
+            hint = "set carbon.spread = false" if self.carbon.kind == "daily" else "give the data of one"
+            raise InputError(config_key("carbon", self.carbon), problem, hint)
+        return SiteSignal(signal) if signal.is_known else None

@@ -3,8 +3,9 @@ profiler's view."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Self
 
 import numpy as np
@@ -220,10 +221,12 @@ def bill(
     until_s = np.where(asked, end_s if world.accounts.waiting == "idle" else sent_s, start_s)
     sums = {name: np.zeros(len(cohort)) for name in SPENT}
     frozen = world.timing.power == "frozen"
+    changes = {table: signal.next_change_s for table, signal in world.signals.items()}
+    if not frozen:
+        changes["power"] = lambda clock_s: world.next_change_s(clock_s, cohort)
 
     def change_s(clock_s: float) -> float:
-        power_s = np.inf if frozen else world.next_change_s(clock_s, cohort)
-        return min(power_s, *(signal.next_change_s(clock_s) for signal in world.signals.values()))
+        return min(next_change_s(clock_s) for next_change_s in changes.values())
 
     for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
         last = span_end_s >= end_s
@@ -243,11 +246,18 @@ def bill(
             sums[name] += amount
         if last:
             return sums
+    table = max(changes, key=lambda name: _num_changes(changes[name], start_s, end_s))
     raise InputError(
-        "carbon and price",
-        f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
-        "use signals of longer steps",
+        table,
+        f"changes more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s and lasts {makespan_s:g} s",
+        f"use data of longer steps{' or rarer outages (faults.mtbf_s)' * (table == 'power')}, or shorter rounds",
     )
+
+
+def _num_changes(next_change_s: Callable[[float], float], start_s: float, end_s: float) -> int:
+    """How often a value changes between two times, at most MOST_STEPS."""
+    ends_s = (change_s for _, change_s, _ in islice(spans(start_s, next_change_s), MOST_STEPS))
+    return sum(1 for _ in takewhile(lambda change_s: change_s < end_s, ends_s))
 
 
 def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:

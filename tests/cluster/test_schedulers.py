@@ -174,6 +174,17 @@ def test_powerflow_spends_its_budget_and_no_more(view):
         assert 0.8 * eta < used <= eta
 
 
+@pytest.mark.parametrize("profile", [0, 1])
+def test_powerflow_can_spend_exactly_its_budget(profile, view):
+    """What the highest frequency needs is enough for it, whatever rounding the steps to it bring."""
+    for hours in range(1, 30):
+        job = view([hours], [1], profile=[profile])
+        ladders = [Ladder(job.speeds, number, 75.0, 1, np.arange(9)) for number in (0, 1)]
+        top = ladders[profile].whole[-1]
+        gpus, frequency = Ascent(job, ladders, float(top.joules * job.left[0])).run()
+        assert (gpus.tolist(), frequency.tolist()) == ([1], [8])
+
+
 def test_powerflow_stays_below_the_power_that_there_is(view):
     jobs = view([4, 5, 6], [1, 1, 1], nodes=4, limit_w=2000.0)
     chosen = plan("powerflow", jobs, eta="none")
