@@ -90,6 +90,7 @@ def simulate(
             "neutral_keys": neutral_keys(scenario),
             "sources": list(map(str, sources)),
             "packages": list(map(str, extensions.packages)),
+            "simulated_start": scenario.start(simulator.jobs),
             "scheduler": scenario.scheduler.kind,
             "synthetic_jobs": scenario.jobs.synthetic,
             "wall_s": wall_s,

@@ -9,17 +9,18 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.cluster.allocator import Allocator
-from hpctrip.cluster.budgets import BUDGETS
+from hpctrip.cluster.budgets import BUDGETS, Budget
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.models import Catalogue, Models, Speeds
 from hpctrip.cluster.placement import PLACEMENTS, Machine
 from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Clock, Simulator
 from hpctrip.cluster.state import JobState
-from hpctrip.cluster.traces import TRACES
+from hpctrip.cluster.traces import TRACES, Jobs
 from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInResult
 from hpctrip.sim.hardware.gpu_power import GPUS
+from hpctrip.sim.times import utc
 
 
 class ClusterScenario(Component):
@@ -47,17 +48,30 @@ class ClusterScenario(Component):
         """The same cluster with other random draws; replica 0 is the scenario itself."""
         return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})
 
+    def _budget_of(self, jobs: Jobs) -> Budget:
+        return self.budget.begun_with(jobs.start_s if self.jobs.clock == "seconds" else None)
+
+    def start(self, jobs: Jobs) -> list[str]:
+        """The times at which simulated time begins in the jobs' trace and in the file of the budget, as texts."""
+        of_jobs = {
+            "seconds": f"{jobs.start_s:.12g} s",
+            "dates": f"{utc(int(jobs.start_s * 1e6))} UTC",
+            "none": "",
+        }
+        starts = {"jobs": of_jobs[self.jobs.clock], "budget": self._budget_of(jobs).start()}
+        return [f"{table} {text}" for table, text in starts.items() if text]
+
     def simulator(self) -> Simulator:
         """Build the simulation. Raises InputError if the trace is invalid, if a job does not fit the cluster, and if
         tables contradict each other."""
-        limit = self.budget.checked_limit()
+        jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
+        limit = self._budget_of(jobs).checked_limit()
         if self.clock.round_s == 0 and (self.scheduler.periodic or limit.renewed):
             periodic = self.scheduler if self.scheduler.periodic else self.budget
             table = "scheduler" if self.scheduler.periodic else "budget"
             problem = f"{table} {periodic.kind!r} needs rounds"
             raise InputError("clock.round_s = 0", problem, "give their length, e.g. 60")
         self.scheduler.check(self.clock.round_s)
-        jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
         jobs.check_fit(self.cluster.num_gpus)
         most = max(int(jobs.gpus.max()), min(self.models.most_gpus, self.cluster.num_gpus))
         speeds = Speeds(jobs.profiles, self.gpu, self.cluster.gpus_per_node, most)

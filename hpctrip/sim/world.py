@@ -3,8 +3,9 @@ profiler's view."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from hpctrip.base.series import mean, spans
 from hpctrip.base.units import GB, J_PER_KWH
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
+from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import SPENT, Accounts
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
@@ -22,6 +24,7 @@ from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.times import utc
 from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
 
@@ -84,6 +87,7 @@ class World:
             table: model.checked_signal(table, sites, len(distance_m), seed)
             for table, model in (("carbon", carbon), ("price", price))
         }
+        supply, signals = _on_one_calendar(supply, signals)
         comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
@@ -126,6 +130,14 @@ class World:
         """The input tables whose signals are synthetic."""
         return [table for table, signal in self.signals.items() if signal.synthetic]
 
+    @property
+    def start(self) -> list[str]:
+        """The moment at which simulated time begins in each dated series, and the end of its data, as texts."""
+        return [
+            f"{table} {utc(dates.begin_us)} UTC, data until {utc(dates.end_us)}"
+            for table, dates in _calendars(self.supply, self.signals).items()
+        ]
+
     def down(self, clock_s: float) -> np.ndarray:
         """Which sites are out at that time, [N] bool."""
         return self.outages.at(clock_s) | self.spent
@@ -154,6 +166,23 @@ class World:
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
+
+
+def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
+    """{input table: calendar} of the series that have dates."""
+    series = {"power": supply, **signals}
+    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
+
+
+def _on_one_calendar(
+    supply: PowerSupply, signals: dict[str, GridSignal]
+) -> tuple[PowerSupply, dict[str, GridSignal]]:
+    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
+    dates = shared(_calendars(supply, signals))
+    on_time = {
+        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
+    }
+    return supply.on(dates["power"]) if "power" in dates else supply, on_time
 
 
 def round_times(
@@ -220,10 +249,12 @@ def bill(
     until_s = np.where(asked, end_s if world.accounts.waiting == "idle" else sent_s, start_s)
     sums = {name: np.zeros(len(cohort)) for name in SPENT}
     frozen = world.timing.power == "frozen"
+    changes = {table: signal.next_change_s for table, signal in world.signals.items()}
+    if not frozen:
+        changes["power"] = lambda clock_s: world.next_change_s(clock_s, cohort)
 
     def change_s(clock_s: float) -> float:
-        power_s = np.inf if frozen else world.next_change_s(clock_s, cohort)
-        return min(power_s, *(signal.next_change_s(clock_s) for signal in world.signals.values()))
+        return min(next_change_s(clock_s) for next_change_s in changes.values())
 
     for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
         last = span_end_s >= end_s
@@ -243,11 +274,18 @@ def bill(
             sums[name] += amount
         if last:
             return sums
+    table = max(changes, key=lambda name: _num_changes(changes[name], start_s, end_s))
     raise InputError(
-        "carbon and price",
-        f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
-        "use signals of longer steps",
+        table,
+        f"changes more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s and lasts {makespan_s:g} s",
+        f"use data of longer steps{' or rarer outages (faults.mtbf_s)' * (table == 'power')}, or shorter rounds",
     )
+
+
+def _num_changes(next_change_s: Callable[[float], float], start_s: float, end_s: float) -> int:
+    """How often a value changes between two times, at most MOST_STEPS."""
+    ends_s = (change_s for _, change_s, _ in islice(spans(start_s, next_change_s), MOST_STEPS))
+    return sum(1 for _ in takewhile(lambda change_s: change_s < end_s, ends_s))
 
 
 def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:

@@ -151,6 +151,58 @@ def test_power_runs_out_and_the_last_job_waits_for_it(jobs, tmp_path):
     assert result.jobs.starts.tolist() == [2] and result.jobs.work_left.tolist() == [0]
 
 
+@pytest.mark.parametrize(
+    ("submit_s", "start", "limits_w", "texts"),
+    [
+        (36_000, {}, [700, 5000], ["jobs 36000 s", "budget 36000 s"]),
+        (36_000, {"start_s": 0.0}, [5000, 700], ["jobs 36000 s", "budget 0 s"]),
+        (
+            36_000 + 2 * 108_000,
+            {},
+            [700, 5000],
+            ["jobs 252000 s", "budget 252000 s"],
+        ),  # it starts again every 30 h
+        (0, {}, [5000, 700], ["jobs 0 s", "budget 0 s"]),
+    ],
+)
+def test_jobs_and_the_file_of_a_budget_share_one_clock(jobs, tmp_path, submit_s, start, limits_w, texts):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n0,5000\n36000,700\n72000,5000\n")
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv"), **start}
+    own = scenario(jobs=jobs(f"{submit_s},1,3600", f"{submit_s + 600},1,3600"), budget=budget)
+    simulator = own.simulator()
+    assert [simulator.limit.limit_w(at_s, at_s + 1, 0, 0) for at_s in (0, 36_000)] == limits_w
+    assert simulator.limit.next_change_s(0) == 36_000 and own.start(simulator.jobs) == texts
+
+
+def test_jobs_without_seconds_of_their_own_begin_with_the_file(tmp_path):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n3600,5000\n7200,700\n")
+    own = scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")})
+    simulator = own.simulator()
+    assert simulator.limit.limit_w(0, 1, 0, 0) == 5000
+    assert own.start(simulator.jobs) == ["budget at its first time"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "problem"),
+    [
+        ({}, "0,5000\n0.3,700\n", "column time_s has a median interval of 0.3 s; a file has 1 s to 1 day"),
+        ({}, "0,5000\n300000,700\n", "column time_s has a median interval of 300000 s"),
+        ({"watts": 5.0, "path": None}, "", "start_s needs path"),
+    ],
+)
+def test_files_of_budgets_in_another_unit_are_refused(tmp_path, keys, text, problem):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n" + text)
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv"), "start_s": 0.0} | keys
+    with pytest.raises(InputError, match=problem):
+        scenario(budget={key: value for key, value in budget.items() if value is not None}).simulator()
+
+
+def test_watts_in_another_unit_are_warned_of(tmp_path, caplog):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n0,5\n3600,7\n")
+    scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")}).simulator()
+    assert "highest power_w is 7 W" in caplog.text
+
+
 def test_carbon_is_counted_by_its_intensity_and_kept_within_the_budget(jobs, tmp_path):
     (tmp_path / "carbon.csv").write_text("time_s,g_per_kwh\n0,100\n3600,500\n7200,100\n")
     budget = {"kind": "carbon", "grams": 400.0, "period_s": 7200.0, "path": str(tmp_path / "carbon.csv")}

@@ -206,9 +206,14 @@ def test_energy_may_be_given_in_the_units_of_a_bill(text, joules):
     assert parse("20 kg", "grams") == 20_000
 
 
-def test_signals_that_change_too_often_for_a_round_are_refused(monkeypatch):
+@pytest.mark.parametrize("table", ["power", "carbon", "price"])
+def test_what_changes_too_often_for_a_round_is_named_and_refused(table, monkeypatch):
     monkeypatch.setattr("hpctrip.sim.world.MOST_STEPS", 1000)
-    slow = world(ONE, carbon=Zones(values=[[1, 2]], step_s=1e-2))
-    with pytest.raises(InputError, match="change more than 1,000 times in the round"):
+    often = Steps(fractions=[[1]], step_s=1e-2) if table == "power" else Zones(values=[[1, 2]], step_s=1e-2)
+    rarely = {"carbon": SIGNALS["daily"](mean=1.0)} if table == "price" else {}
+    slow = world(**{"power": ONE, table: often} | rarely)
+    with pytest.raises(
+        InputError, match=f"^{table}: changes more than 1,000 times in the round that starts at 0"
+    ):
         billed(slow, [100])
     assert math.isfinite(billed(slow, [1]).energy_j[0])
