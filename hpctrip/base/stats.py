@@ -68,10 +68,11 @@ def wilson(correct: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def on_front(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Whether a point is on the Pareto front, [n] bool: no other is as good in both and better in one, less being
-    better; never where one of its numbers is NaN."""
+    better; never where one of its numbers is NaN. Numbers that differ by less than TIE are equal."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    no_worse = (x[None] <= x[:, None]) & (y[None] <= y[:, None])
-    beaten = no_worse & ((x[None] < x[:, None]) | (y[None] < y[:, None]))
+    same_x, same_y = (np.isclose(v[None], v[:, None], rtol=TIE, atol=0) for v in (x, y))
+    less_x, less_y = ((v[None] < v[:, None]) & ~same for v, same in ((x, same_x), (y, same_y)))
+    beaten = (less_x & (less_y | same_y)) | (less_y & same_x)
     return ~beaten.any(axis=1) & ~np.isnan(x) & ~np.isnan(y)
 
 
@@ -285,7 +286,9 @@ def compare(one: Times, other: Times) -> Estimate:
         return Estimate.geometric_mean(np.ones(one.num_seeds))
     seeds = shared_seeds(one, other)
     one, other = one.of_seeds(seeds), other.of_seeds(seeds)
-    return Estimate.geometric_mean(one.spent_h / other.spent_h, ~one.arrived, ~other.arrived)
+    tied = np.isclose(one.spent_h, other.spent_h, rtol=TIE, atol=0)
+    ratios = np.where(tied, 1.0, one.spent_h / other.spent_h)
+    return Estimate.geometric_mean(ratios, ~one.arrived, ~other.arrived)
 
 
 def in_order(named: Iterable[tuple[str, Times]]) -> str:

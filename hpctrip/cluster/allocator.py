@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from hpctrip.cluster.placement import Layout
-from hpctrip.cluster.placement.base import Move
+from hpctrip.cluster.placement.base import Move, Parts
 from hpctrip.cluster.state import JobState
 from hpctrip.sim.hardware.gpu_power import Gpu
 
@@ -61,12 +61,10 @@ class Nodes:
                 self._push(clock_s + self.machine.off_after_s, "off", node, self._left[node])
 
     def switch_off_empty(self, clock_s: float) -> None:
-        """Switch off all nodes without a job at once, booting ones included, to save power.
+        """Switch off all nodes without a job at once, booting ones and hot spares included, to save power.
 
         A boot that began at this same time is not counted.
         """
-        if self.machine.off_after_s == "never":
-            return
         for node in np.flatnonzero(self._layout.powered).tolist():
             if not self._layout.jobs_on[node]:
                 self.boots -= int(self._on_s[node] == clock_s)
@@ -124,31 +122,29 @@ class Allocator:
         """Give the jobs `ids` [J] their numbers of GPUs [J] and frequency indices [J].
 
         A job whose number of GPUs is unchanged keeps its GPUs. The other jobs are placed again, the largest first. A
-        job that does not fit even after other jobs were moved gets fewer GPUs if `elastic`, else it waits.
+        job that does not fit even after other jobs were moved gets fewer GPUs if `elastic`, else it waits. If a running
+        job can then not grow, it keeps its GPUs and is not restarted, unless a larger one has taken them.
         """
-        changed = self.state.gpus[ids] != gpus
-        self._stop(ids[changed & (self.state.gpus[ids] > 0)], clock_s)
-        clocked = ids[~changed & (gpus > 0) & (self.state.frequency[ids] != frequency)]
-        self.state.settle(clocked, clock_s)
+        present = self.state.gpus[ids]
+        clocked = ids[(gpus == present) & (gpus > 0) & (self.state.frequency[ids] != frequency)]
         self.state.frequency[ids] = frequency
-        if len(clocked):
-            up = self.state.power_w[clocked] > 0
-            self.state.configure(clocked, clock_s, up)
-        starting = np.flatnonzero(changed & (gpus > 0))
+        self._reconfigure(clocked, clock_s)
+        self._stop(ids[gpus < present], clock_s)
+        former = {job: self.layout.release(job) for job in ids[(gpus > present) & (present > 0)].tolist()}
+        starting = np.flatnonzero((gpus != present) & (gpus > 0))
         moves_left = self._max_migrations
         for at in starting[np.argsort(-gpus[starting], kind="stable")].tolist():
-            job, wanted = int(ids[at]), int(gpus[at])
-            placed = self._place(job, wanted)
-            if not placed and moves_left:
-                moves = self.layout.make_room(wanted, moves_left)
-                self._restart_moved(moves, clock_s)
-                moves_left -= len(moves)
-                placed = bool(moves) and self._place(job, wanted)
-            while not placed and elastic and wanted > 1:
-                wanted //= 2
-                placed = self._place(job, wanted)
+            job, before = int(ids[at]), former.get(int(ids[at]), [])
+            placed, num_moves = self._place(job, int(gpus[at]), elastic, before, moves_left, clock_s)
+            moves_left -= num_moves
+            if before and self.layout.parts.get(job) == before:
+                self._reconfigure(np.array([job]), clock_s)
+                continue
+            if before:
+                self.state.stop(np.array([job]), clock_s)
+                self.nodes.vacated((node for node, _ in before), clock_s)
             if placed:
-                self._start(job, wanted, clock_s)
+                self._start(job, placed, clock_s)
         if moves_left and self.machine.off_after_s != "never":
             self._restart_moved(self.layout.rearrange(moves_left), clock_s)
 
@@ -207,12 +203,35 @@ class Allocator:
                 break
         ids = running[slowed != frequency] if len(running) else running
         if len(ids):
-            self.state.settle(ids, clock_s)
             self.state.frequency[running] = slowed
-            self.state.configure(ids, clock_s, self.state.power_w[ids] > 0)
+            self._reconfigure(ids, clock_s)
 
-    def _place(self, job: int, gpus: int) -> bool:
-        return self.layout.place(gpus, job, int(self.state.starts[job]))
+    def _place(
+        self, job: int, gpus: int, elastic: bool, before: Parts, most_moves: int, clock_s: float
+    ) -> tuple[int, int]:
+        """Find GPUs for a job that had the GPUs `before`, and assign them; moves at most `most_moves` other jobs.
+
+        Returns the number of its GPUs, 0 if it cannot be placed, and the number of jobs that were moved.
+        """
+        layout, turn, moves = self.layout, int(self.state.starts[job]), []
+        placed = layout.place(gpus, job, turn)
+        if not placed and most_moves:
+            moves = layout.make_room(gpus, most_moves)
+            self._restart_moved(moves, clock_s)
+            placed = bool(moves) and layout.place(gpus, job, turn)
+        while not placed and elastic and gpus > 1:
+            gpus //= 2
+            if before and gpus <= self.state.gpus[job] and layout.are_free(before):
+                layout.take(job, before)
+                return int(self.state.gpus[job]), len(moves)
+            placed = layout.place(gpus, job, turn)
+        return gpus if placed else 0, len(moves)
+
+    def _reconfigure(self, ids: np.ndarray, clock_s: float) -> None:
+        """Let jobs that keep their GPUs run at their present frequencies from now on."""
+        if len(ids):
+            self.state.settle(ids, clock_s)
+            self.state.configure(ids, clock_s, self.state.power_w[ids] > 0)
 
     def _start(self, job: int, gpus: int, clock_s: float) -> None:
         on = [node for node, _ in self.layout.parts[job]]

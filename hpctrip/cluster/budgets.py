@@ -10,12 +10,14 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.series import Signal, read_signal
 from hpctrip.base.units import J_PER_KWH, Seconds, Watts
 from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
+from hpctrip.sim.grid.signals import SiteSignal
 
 _LOW_W = 100.0
 """A limit that is never higher is less than any cluster draws: its unit is likely another one."""
@@ -29,8 +31,8 @@ class Limit:
 
     renewed = False
     """Whether the limit changes every round, so that the scheduler has to decide every round."""
-    intensity = Signal.constant(0.0)
-    """Carbon intensity of the cluster's power in g/kWh."""
+    intensity: Signal | SiteSignal = Signal.constant(0.0)
+    """Carbon intensity of the cluster's power in g/kWh, counted where the input has no [carbon]."""
 
     def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
         """Permitted power in watts from `clock_s` to `until_s`, after `energy_j` and `carbon_g` have been used."""
@@ -61,14 +63,19 @@ class Budget(Component):
         """The time of its file at which simulated time begins, as text; empty: it reads no file."""
         return ""
 
-    def checked_limit(self) -> Limit:
-        """Build and validate the limit. Raises InputError if `limit` returns something else.
+    def limit_under(self, carbon: SiteSignal | None) -> Limit:
+        """Build the limit of a cluster whose power has the intensity `carbon`; None: the input has no [carbon]."""
+        return self.limit()
 
-        `Decisions` validates the watts whenever it asks for them.
+    def checked_limit(self, carbon: SiteSignal | None = None) -> Limit:
+        """Build and validate the limit. Raises InputError if it is something else.
+
+        The simulator validates the watts whenever it asks for them.
         """
         place = config_key("budget", self)
-        limit = instance(self.limit(), Limit, place, "its limit")
-        Signal.checked(limit.intensity, 0.0, sys.float_info.max, place, "the intensity of carbon")
+        limit = instance(self.limit_under(carbon), Limit, place, "its limit")
+        if limit.intensity is not carbon:
+            Signal.checked(limit.intensity, 0.0, sys.float_info.max, place, "the intensity of carbon")
         return limit
 
 
@@ -109,12 +116,20 @@ class Carbon(FileBudget):
     """Carbon of the whole period."""
     period_s: Seconds = Field(gt=0, le=1e9)
     """Time over which the budget accrues."""
-    path: Annotated[PathName, Reads()]
-    """CSV file with the columns time_s and g_per_kwh; each value holds until the next. At its end it starts again."""
+    path: Annotated[PathName | None, Reads()] = None
+    """CSV file with the columns time_s and g_per_kwh; each value holds until the next. At its end it starts again.
+    Absent: the intensity is that of [carbon]."""
 
-    def limit(self) -> Limit:
-        """Read the trace and build the limit."""
-        return _CarbonLimit(self.grams, self.period_s, self._signal(self.path, "g_per_kwh"))
+    def limit_under(self, carbon: SiteSignal | None) -> Limit:
+        """Read the trace, if there is one, and build the limit."""
+        if self.path is not None and carbon is not None:
+            problem = "and [carbon] both give the carbon intensity"
+            raise InputError(f"budget.path = {self.path!r}", problem, "leave one of them out")
+        if self.path is None and carbon is None:
+            hint = "set carbon.kind, e.g. electricity-maps, or budget.path"
+            raise InputError(config_key("budget", self), "needs the signal [carbon]", hint)
+        intensity = carbon if self.path is None else self._signal(self.path, "g_per_kwh")
+        return _CarbonLimit(self.grams, self.period_s, intensity)
 
 
 @BUDGETS.add
@@ -182,7 +197,7 @@ class _EnergyLimit(Limit):
 
 
 class _CarbonLimit(_EnergyLimit):
-    def __init__(self, total_g: float, period_s: float, intensity: Signal):
+    def __init__(self, total_g: float, period_s: float, intensity: Signal | SiteSignal):
         super().__init__(total_g, period_s)
         self.intensity = intensity
 

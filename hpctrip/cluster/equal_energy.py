@@ -20,6 +20,8 @@ LOWEST, HIGHEST = 0.3, 8.0
 """Range of eta. Nothing changes below it, as a job needs at least one GPU, nor above it."""
 _COARSE = 16
 """Number of values of eta that are simulated first, geometrically spaced."""
+_ROUNDING = 1e-9
+"""Relative difference below which two sums of energies are equal."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Front:
             for eta in (eta for eta in etas if eta not in self._matches):
                 result = with_eta(self._scenario, eta, self._hosts).simulator().run()
                 self._matches[eta] = Match(eta, result, counted_j(result, self._hosts))
-            within = {eta: match for eta, match in self._matches.items() if match.energy_j <= target_j}
+            most_j = target_j * (1 + _ROUNDING)
+            within = {eta: match for eta, match in self._matches.items() if match.energy_j <= most_j}
             etas = [
                 (low * high) ** 0.5
                 for low, high in pairwise(sorted(self._matches))

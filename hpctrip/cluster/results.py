@@ -30,6 +30,7 @@ FORMAT_VERSION = 1
 _SHARED = (
     *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
     *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
+    "synthetic_signals",
 )
 ATTRIBUTES: dict[str, Attribute] = {
     **{name: RUN_ATTRIBUTES[name] for name in _SHARED},
@@ -157,8 +158,8 @@ def facts(run: ClusterRun) -> dict[str, Any]:
 
 _FACT_ATTRIBUTES = (
     *("status", "stop_reason", "scenario", "label", "seed", "scheduler", "synthetic_jobs"),
-    "simulated_start",
-    *("energy_j", "carbon_g", "hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
+    *("energy_j", "carbon_g", "synthetic_signals", "simulated_start"),
+    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
 )
 
 
@@ -169,6 +170,8 @@ def summary(facts: Mapping[str, Any]) -> dict[str, str]:
         f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
     )
     kwh = {name: facts[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
+    synthetic = " (synthetic)" if facts["synthetic_signals"] else ""
+    carbon = {"carbon": f"{facts['carbon_g'] / 1e3:.4g} kg CO2{synthetic}"} if facts["carbon_g"] else {}
     trace = f"{facts['jobs_path'] or 'a generator'}{' (synthetic)' if facts['synthetic_jobs'] else ''}"
     return {
         "status": f"{facts['status']}: {facts['stop_reason']}",
@@ -181,6 +184,7 @@ def summary(facts: Mapping[str, Any]) -> dict[str, str]:
         "simulated time": f"{facts['clock_s'] / HOUR_S:.2f} h",
         "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "
         f"idle GPUs {kwh['idle_']:.1f}",
+        **carbon,
         "GPUs with a job": f"{facts['mean_busy_gpus']:.1f} of {facts['num_gpus']:,} on average",
         "nodes on": f"{facts['mean_nodes_on']:.1f} on average, {facts['num_boots']:,} boots",
         "starts": f"{facts['num_starts']:,}, {facts['num_migrations']:,} of them migrations",
@@ -201,6 +205,7 @@ def contradictions(run: ClusterRun) -> Iterator[Fault]:
         "/jobs/energy_j": ([jobs["energy_j"].sum()], [rows["job_energy_j"].sum()]),
         "/jobs/starts": ([jobs["starts"].sum()], [rows["starts"].sum()]),
         "energy_j": ([run.meta["energy_j"]], [rows["energy_j"].sum()]),
+        "carbon_g": ([run.meta["carbon_g"]], [rows["carbon_g"].sum()]),
         "mean_jct_s": ([run.meta["mean_jct_s"]], [jobs["jct_s"].mean(skipna=False)]),
     }
     for place, pair in checks.items():

@@ -25,6 +25,7 @@ from hpctrip.record.verify import differing
 from hpctrip.runner.experiment import merge_layers, read_user_input
 from hpctrip.runner.replay import NotReplayable, other_files, run_plugins, with_files
 from hpctrip.runner.resume import check_name, default_path, locked
+from hpctrip.sim.grid.signals import SiteSignal
 
 
 class ClusterInput(NamedTuple):
@@ -79,6 +80,7 @@ def simulate(
         start = time.perf_counter()
         result = simulator.run()
         wall_s = time.perf_counter() - start
+        is_synthetic = isinstance(simulator.carbon, SiteSignal) and simulator.carbon.grid.synthetic
         meta = {name: value for name, value in environment().items() if name in ATTRIBUTES} | {
             "input_toml": tomli_w.dumps(tables),
             "input_json": json.dumps(resolved(scenario)),
@@ -90,9 +92,10 @@ def simulate(
             "neutral_keys": neutral_keys(scenario),
             "sources": list(map(str, sources)),
             "packages": list(map(str, extensions.packages)),
-            "simulated_start": scenario.start(simulator.jobs),
+            "simulated_start": scenario.start(simulator),
             "scheduler": scenario.scheduler.kind,
             "synthetic_jobs": scenario.jobs.synthetic,
+            "synthetic_signals": ["carbon"] if is_synthetic else [],
             "wall_s": wall_s,
         }
         write_cluster(path, meta, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from pydantic import Field
@@ -17,9 +18,13 @@ from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Clock, Simulator
 from hpctrip.cluster.state import JobState
 from hpctrip.cluster.traces import TRACES, Jobs
-from hpctrip.config.component import Component
+from hpctrip.config.component import Component, config_key
 from hpctrip.config.identity import NotInResult
+from hpctrip.sim.calendar import shared
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.grid.signals import SiteSignal
 from hpctrip.sim.hardware.gpu_power import GPUS
+from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.times import utc
 
 
@@ -42,6 +47,8 @@ class ClusterScenario(Component):
     scheduler: SCHEDULERS.field() = Field(default_factory=dict, validate_default=True)
     frequency: FREQUENCIES.field() = Field(default_factory=dict, validate_default=True)
     budget: BUDGETS.field() = Field(default_factory=dict, validate_default=True)
+    carbon: SIGNALS.field() = Field(default_factory=dict, validate_default=True)
+    """Grams of CO2 for a kilowatt-hour of the cluster over time: of one zone, as the cluster is at one place."""
     clock: Clock = Clock()
 
     def replica(self, number: int) -> Self:
@@ -51,21 +58,29 @@ class ClusterScenario(Component):
     def _budget_of(self, jobs: Jobs) -> Budget:
         return self.budget.begun_with(jobs.start_s if self.jobs.clock == "seconds" else None)
 
-    def start(self, jobs: Jobs) -> list[str]:
-        """The times at which simulated time begins in the jobs' trace and in the file of the budget, as texts."""
+    def start(self, simulator: Simulator) -> list[str]:
+        """The times at which simulated time begins in the jobs' trace, the file of the budget and dated carbon, as
+        texts."""
+        jobs = simulator.jobs
+        dates = simulator.carbon.grid.calendar if isinstance(simulator.carbon, SiteSignal) else None
         of_jobs = {
             "seconds": f"{jobs.start_s:.12g} s",
             "dates": f"{utc(int(jobs.start_s * 1e6))} UTC",
             "none": "",
         }
-        starts = {"jobs": of_jobs[self.jobs.clock], "budget": self._budget_of(jobs).start()}
+        starts = {
+            "jobs": of_jobs[self.jobs.clock],
+            "budget": self._budget_of(jobs).start(),
+            "carbon": f"{utc(dates.begin_us)} UTC" if dates else "",
+        }
         return [f"{table} {text}" for table, text in starts.items() if text]
 
     def simulator(self) -> Simulator:
         """Build the simulation. Raises InputError if the trace is invalid, if a job does not fit the cluster, and if
         tables contradict each other."""
         jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
-        limit = self._budget_of(jobs).checked_limit()
+        carbon = self.carbon_signal(jobs)
+        limit = self._budget_of(jobs).checked_limit(carbon)
         if self.clock.round_s == 0 and (self.scheduler.periodic or limit.renewed):
             periodic = self.scheduler if self.scheduler.periodic else self.budget
             table = "scheduler" if self.scheduler.periodic else "budget"
@@ -82,4 +97,23 @@ class ClusterScenario(Component):
             self.clock.restart_s,
             self.placement.max_migrations,
         )
-        return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, self.clock)
+        carbon = carbon or limit.intensity
+        return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, carbon, self.clock)
+
+    def carbon_signal(self, jobs: Jobs) -> SiteSignal | None:
+        """The carbon intensity of the cluster's power; None: not known. Begins with the first job where both have
+        dates and carbon.start names no other moment. Raises InputError if it is not of one zone."""
+        if getattr(self.carbon, "site_column", None) is not None:
+            problem = "names a column of sites: a cluster is one site"
+            raise InputError(f"carbon.site_column = {self.carbon.site_column!r}", problem, "leave it out")
+        signal = self.carbon.checked_signal("carbon", SitePlacement(), 1, self.seed)
+        if len(signal.names) > 1:
+            zones = f"{', '.join(signal.names[:3])}{', ...' if len(signal.names) > 3 else ''}"
+            problem = f"has {len(signal.names)} zones, {zones}: a cluster is in one"
+            hint = "set carbon.spread = false" if self.carbon.kind == "daily" else "give the data of one"
+            raise InputError(config_key("carbon", self.carbon), problem, hint)
+        dates = signal.calendar
+        if dates is not None and dates.start_us is None and self.jobs.clock == "dates":
+            begun = replace(dates, start_us=int(jobs.start_s * 1e6))
+            signal = signal.on(shared({"carbon": begun})["carbon"])
+        return SiteSignal(signal) if signal.is_known else None

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.series import next_step_s
+from hpctrip.base.series import Signal, next_step_s
 from hpctrip.base.units import Seconds
 from hpctrip.base.validate import instance, integers, numbers
 from hpctrip.cluster.allocator import Allocator
@@ -22,6 +22,7 @@ from hpctrip.cluster.frequencies import FrequencyPolicy
 from hpctrip.cluster.rows import IntervalMeter, PowerDraw, Result
 from hpctrip.cluster.schedulers import Plan, Scheduler
 from hpctrip.config.component import Component, config_key
+from hpctrip.sim.grid.signals import SiteSignal
 from hpctrip.sim.hardware.gpu_power import Gpu
 
 
@@ -59,6 +60,8 @@ class Simulator:
     scheduler: Scheduler
     frequency: FrequencyPolicy
     limit: Limit
+    carbon: Signal | SiteSignal
+    """Carbon intensity of the cluster's power in g/kWh; 0: not known."""
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -68,7 +71,8 @@ class Simulator:
         self._active = np.zeros(0, int)
         self._submit_s = np.append(self.jobs.submit_s, np.inf)
         self._num_submitted = self._num_decisions = 0
-        self._next_end_s = self._next_decision_s = self._limit_w = math.inf
+        self._next_decision_s = 0.0  # nodes that are on before the first submission draw power, too
+        self._next_end_s = self._limit_w = math.inf
         self._is_stuck = False
         self._draw: PowerDraw | None = None
 
@@ -90,17 +94,18 @@ class Simulator:
             return "all jobs are done"
         if self._is_stuck:
             return "no job that is left is given GPUs, and nothing to come will change that"
-        limit_changes_s = self.limit.next_change_s(self.clock_s) if len(self._active) else math.inf
+        limit_changes_s = self.limit.next_change_s(self.clock_s)
         next_s = min(
             float(self._submit_s[self._num_submitted]),
             self._next_end_s,
             self.allocator.next_s(),
             self._next_decision_s,
             limit_changes_s,
+            self.carbon.next_change_s(self.clock_s),
             self.meter.due_s,
             stop_s,
         )
-        self.meter.advance(next_s, self.draw(), self.limit.intensity.at(self.clock_s), self._limit_w)
+        self.meter.advance(next_s, self.draw(), self.carbon.at(self.clock_s), self._limit_w)
         self.clock_s = next_s
         if next_s == limit_changes_s:
             self._next_decision_s = min(self._next_decision_s, next_s)
@@ -153,18 +158,24 @@ class Simulator:
         self._next_decision_s = min(self._next_decision_s, self.clock.round_from(self.clock_s))
 
     def _decide(self) -> None:
-        """Ask the limit, the scheduler and the frequency policy, and apply their answers to the active jobs."""
+        """Ask the limit, the scheduler and the frequency policy, and apply their answers to jobs and nodes."""
         now_s, active, clock, used = self.clock_s, self._active, self.clock, self.meter
-        renewed = self.scheduler.periodic or self.limit.renewed
-        self._next_decision_s = next_step_s(now_s, clock.round_s) if renewed and len(active) else math.inf
-        if not len(active):
-            return
-        self._num_decisions += 1
         limit_w = self.limit.limit_w(
             now_s, now_s + (clock.round_s or clock.sample_s), used.energy_j, used.carbon_g
         )
         self._limit_w = float(numbers(limit_w, (), 0.0, math.inf, "budget", "the watts that may be drawn"))
-        view = self.state.view(active, now_s, self.allocator.machine, clock.restart_s, self._limit_w)
+        order = self._apply_plan() if len(active) else active
+        if self._limit_w < math.inf:
+            self.allocator.keep_below(self._limit_w, order, now_s)
+        draws = len(active) > 0 or bool(self.allocator.layout.powered.any())
+        renewed = (self.scheduler.periodic and len(active)) or (self.limit.renewed and draws)
+        self._next_decision_s = next_step_s(now_s, clock.round_s) if renewed else math.inf
+
+    def _apply_plan(self) -> np.ndarray:
+        """Apply the plan of the scheduler and the frequencies; returns the active jobs by decreasing importance."""
+        now_s, active = self.clock_s, self._active
+        self._num_decisions += 1
+        view = self.state.view(active, now_s, self.allocator.machine, self.clock.restart_s, self._limit_w)
         place = config_key("scheduler", self.scheduler)
         plan = instance(self.scheduler.plan(view), Plan, place, "its plan").checked(view, place)
         frequency = plan.frequency
@@ -173,9 +184,7 @@ class Simulator:
             place, last = config_key("frequency", self.frequency), len(view.speeds.frequencies) - 1
             frequency = integers(chosen, view.job.shape, 0, last, place, "the frequencies")
         self.allocator.apply(active, plan.gpus, frequency, self.scheduler.elastic, now_s)
-        if self._limit_w < math.inf:
-            order = active if plan.order is None else active[plan.order]
-            self.allocator.keep_below(self._limit_w, order, now_s)
+        return active if plan.order is None else active[plan.order]
 
     def _close_interval(self) -> None:
         running = int((self.state.gpus[self._active] > 0).sum())

@@ -50,6 +50,8 @@ class ClusterPower(PowerModel):
     """
 
     kind = "cluster"
+    rules = 2
+    """2: the cluster restarts no job that cannot grow, and keeps its budget also while it has no job."""
     path: Annotated[PathName, Reads(find=cluster_files)]
     """Input file of the cluster, in the format of `hpctrip cluster`."""
     num_clusters: int = Field(4, ge=1, le=1000)

@@ -142,5 +142,6 @@ def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:
             f"{row[panel.name]:.4g}{' front' if row[f'{panel.name}_on_front'] else ''}" for panel in panels
         ]
         reached = f"{row['num_reached']}/{row['num_seeds']}"
-        rows.append((row["label"], f"{row['mean_h']:.4g}", reached, *values))
+        at_least = "> " if row["num_reached"] < row["num_seeds"] else ""
+        rows.append((row["label"], f"{at_least}{row['mean_h']:.4g}", reached, *values))
     return aligned(("configuration", "hours", "reached", *(panel.title for panel in panels)), rows)

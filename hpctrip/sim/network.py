@@ -41,7 +41,7 @@ class Network(Component):
     def _bounds(self) -> Self:
         if self.update_bytes != "auto" and self.update_bytes < 0:
             raise ValueError(f"update_bytes = {self.update_bytes:g} is below 0")
-        if self.far_bandwidth_bps > self.near_bandwidth_bps:
+        if self.bandwidth_law == "linear" and self.far_bandwidth_bps > self.near_bandwidth_bps:
             far, near = self.far_bandwidth_bps, self.near_bandwidth_bps
             raise ValueError(f"far_bandwidth_bps = {far:g} is above near_bandwidth_bps = {near:g}")
         return self

@@ -25,7 +25,8 @@ _TREND_ROUNDS = 5
 _COLUMNS = {"energy": "energy_j", "carbon": "carbon_g", "cost": "cost"}
 """{quantity in the input: its column in the results, and in `Candidates`}."""
 _MAX_COST_RATIO = 1e3
-"""A site's cost counts as at most this multiple of the median site's, and as at least its inverse."""
+"""A site's cost counts as at most this multiple of the median amount, and as at least its inverse, also where a site
+earns money."""
 
 
 class Objective(Component):
@@ -71,9 +72,8 @@ class CostAware(Objective):
 
     def cost_preference(self, spent: np.ndarray) -> np.ndarray:
         """The preference [N] for sites each of which would spend `spent` [N] in a round of its own."""
-        finite = spent[np.isfinite(spent)]
-        median = np.median(finite) if len(finite) else 1.0
-        median = median if median > 0 else 1.0
+        amounts = np.abs(spent[np.isfinite(spent) & (spent != 0)])
+        median = np.median(amounts) if len(amounts) else 1.0
         bounded = np.clip(spent, median / _MAX_COST_RATIO, median * _MAX_COST_RATIO)
         return -self.site_weight * np.log(bounded)
 
@@ -133,7 +133,8 @@ class RelativeGain(CostAware):
 @OBJECTIVES.add
 class Budget(CostAware):
     """The most accuracy gain per second among the cohorts whose gain for what they spend would reach the target
-    accuracy with what is left of every budget; where there is none, the most gain for what is spent."""
+    accuracy with what is left of every budget; where there is none, the most gain for what is spent. A cohort that
+    spends nothing, or earns money, is within every budget."""
 
     kind = "budget"
     energy: Joules | None = Field(None, gt=0)
@@ -157,9 +158,8 @@ class Budget(CostAware):
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
         needs = self._needs(sites, history)
-        with np.errstate(divide="ignore"):  # what costs nothing lasts for ever
-            lasts = np.stack([weighed.gain / getattr(weighed, name) / need for name, need in needs.items()])
-        scarcest = lasts.min(axis=0)
+        lasts = [_lasting(weighed.gain, getattr(weighed, name), need) for name, need in needs.items()]
+        scarcest = np.min(lasts, axis=0)
         return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
@@ -169,6 +169,8 @@ class Budget(CostAware):
         gain, rows = history.recent_gain(_TREND_ROUNDS)
         for name, need in self._needs(sites, history).items():
             spent = sum(getattr(row, name) for row in rows)
+            if rows and spent <= 0:
+                continue  # nothing was spent, or money was earned
             pressure = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
             preference += pressure * self.cost_preference(own_spending(sites, name))
         return preference
@@ -213,12 +215,21 @@ class Deadline(CostAware):
         return _needed_gain(sites, history) / left_s if left_s > 0 else np.inf
 
 
+def _lasting(gain: np.ndarray, spent: np.ndarray, need: float) -> np.ndarray:
+    """The gain for what is spent over the gain that is needed for it, [m]; inf where nothing is spent or money is
+    earned."""
+    with np.errstate(divide="ignore"):
+        return np.where(spent <= 0, np.inf, gain / spent / need)
+
+
 def own_spending(sites: SiteView, name: str) -> np.ndarray:
     """Joules, grams or money ("energy_j", "carbon_g", "cost") that each site would spend by itself, [N]: for its work
-    and its transfer, without waiting; inf without power. InputError where the grid signal of `name` is not known."""
+    (by the aggregate-throughput clock, that of all sites) and its transfer, without waiting; inf without power.
+    InputError where the grid signal of `name` is not known."""
     throughput = sites.throughput_fraction
+    work_s = sites.work_s.sum() if sites.clock == "aggregate-throughput" else sites.work_s
     with np.errstate(divide="ignore", invalid="ignore"):
-        joules = sites.busy_w * sites.work_s / throughput + sites.comm_energy_j
+        joules = sites.busy_w * work_s / throughput + sites.comm_energy_j
         return np.where(throughput > 0, joules * _per_joule(sites, name), np.inf)
 
 

@@ -132,18 +132,32 @@ def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
     is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one.
     """
     k = np.arange(1, len(order) + 1)
-    throughput, work_s, alone_s = (a[order] for a in (sites.throughput_fraction, sites.work_s, sites.comm_s))
+    alone_s = sites.comm_s[order]
     comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+    if clock in SHARED_WORK:
+        return prefix_compute_s(sites, order, clock) + comm_s
     with np.errstate(divide="ignore", invalid="ignore"):
-        if clock == "mean-power":
-            return prefix_mean(work_s) / (np.cumsum(throughput) / k) + comm_s
-        if clock == "aggregate-throughput":
-            return sites.work_s.sum() / np.cumsum(throughput) + comm_s
-        compute_s = np.where(work_s > 0, work_s / throughput, 0.0)
+        compute_s = np.where(
+            sites.work_s[order] > 0, sites.work_s[order] / sites.throughput_fraction[order], 0.0
+        )
     if clock == "max-plus-max":
         return np.maximum.accumulate(compute_s) + comm_s
     together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
     return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
+
+
+SHARED_WORK = ("mean-power", "aggregate-throughput")
+"""The readings of Eq. 7 by which all sites of a cohort compute equally long."""
+
+
+def prefix_compute_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
+    """Seconds that every site of the first k of `order` [n] computes by a clock of SHARED_WORK, [n]; inf without
+    power."""
+    k, total = np.arange(1, len(order) + 1), np.cumsum(sites.throughput_fraction[order])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if clock == "mean-power":
+            return prefix_mean(sites.work_s[order]) / (total / k)
+        return sites.work_s.sum() / total
 
 
 def prefix_mean(values: np.ndarray) -> np.ndarray:
@@ -164,28 +178,55 @@ def return_s(sites: SiteView) -> np.ndarray:
 
 def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]:
     """Joules, grams and money of a round of every prefix of `order` [n], as far as they are known: {"energy_j": [n],
-    "carbon_g": [n], "cost": [n]}. Sites compute, then wait until the clock's round is over, or where they are released,
-    until their update is sent; powers stay as they are seen."""
-    work_s, throughput = sites.work_s[order], sites.throughput_fraction[order]
+    "carbon_g": [n], "cost": [n]}; inf where the round would never end. Sites compute as long as `timing.clock` says,
+    then wait until its round is over or, where they are released, until their update is sent; powers stay as they are
+    seen."""
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        compute_s = np.where((work_s > 0) & (throughput > 0), work_s / throughput, 0.0)
-    if sites.released:
-        own_j = busy_w * compute_s + waiting_w * sites.comm_s[order] + sites.comm_energy_j
-    else:
-        own_j = (busy_w - waiting_w) * compute_s + sites.comm_energy_j
-    round_s = prefix_round_s(sites, order, sites.clock)
-
-    def spent(per_joule: np.ndarray | float) -> np.ndarray:
-        own = np.cumsum(own_j * per_joule)
-        if sites.released:
-            return own
-        waiting = np.cumsum(waiting_w * per_joule)
-        with np.errstate(invalid="ignore"):
-            endless = (round_s == np.inf) & (waiting == 0)  # inf * 0
-            return np.where(endless, np.inf, own + round_s * waiting)
-
+    computing_w = busy_w if sites.released else busy_w - waiting_w  # what waits anyway counts below
     grams, money = (
         np.broadcast_to(v, len(sites))[order] / J_PER_KWH for v in (sites.g_per_kwh, sites.cost_per_kwh)
     )
+    own_j = np.full(len(order), sites.comm_energy_j)
+    shared: list[tuple[np.ndarray, np.ndarray]] = []  # ([n] seconds of the first k, [n] watts of each site)
+    if sites.clock in SHARED_WORK:
+        shared.append((prefix_compute_s(sites, order, sites.clock), computing_w))
+    else:
+        own_j = computing_w * _own_compute_s(sites)[order] + own_j
+    if not sites.released:
+        shared.append((prefix_round_s(sites, order, sites.clock), waiting_w))
+
+    def spent(per_joule: np.ndarray | float) -> np.ndarray:
+        total = np.cumsum(own_j * per_joule)
+        if sites.released:
+            total = total + _prefix_comm(waiting_w * per_joule, sites.comm_s[order], sites.link_s)
+        for seconds, watts in shared:
+            rate = np.cumsum(watts * per_joule)
+            with np.errstate(invalid="ignore"):  # inf * 0
+                total = total + np.where(np.isinf(seconds) & ~np.isnan(rate), np.inf, seconds * rate)
+        return total
+
     return {"energy_j": spent(1.0), "carbon_g": spent(grams), "cost": spent(money)}
+
+
+def _own_compute_s(sites: SiteView) -> np.ndarray:
+    """Seconds that each site computes if it has its own work c_i, [N]; 0 without power."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute_s = sites.work_s / sites.throughput_fraction
+    return np.where((sites.work_s > 0) & (sites.throughput_fraction > 0), compute_s, 0.0)
+
+
+def _prefix_comm(weights: np.ndarray, alone_s: np.ndarray, link_s: float) -> np.ndarray:
+    """Sum of the weights [n] times the communication times of the first k sites, max(`alone_s`, k `link_s`), [n]."""
+    n = len(alone_s)
+    if link_s == 0:
+        return np.cumsum(weights * alone_s)
+    # number of sites from which on the aggregator's link, not the site's own path, is what takes longest
+    bound_from = np.maximum(np.ceil(np.minimum(alone_s / link_s, n + 1)), np.arange(1, n + 1)).astype(
+        np.int64
+    )
+
+    def bound(values: np.ndarray) -> np.ndarray:
+        return np.cumsum(np.bincount(bound_from, values, n + 2))[1 : n + 1]
+
+    alone = np.cumsum(weights * alone_s) - bound(weights * alone_s)
+    return alone + np.arange(1, n + 1) * link_s * bound(weights)

@@ -44,6 +44,7 @@ def test_the_front_holds_the_points_that_no_other_beats():
     x, y = np.array([1, 2, 3, 3, np.nan]), np.array([3, 2, 2, 1, 0])
     assert on_front(x, y).tolist() == [True, True, False, True, False]
     assert on_front(np.ones(2), np.ones(2)).tolist() == [True, True]  # neither is better
+    assert on_front(np.array([0.3, 0.1 + 0.2]), np.ones(2)).tolist() == [True, True]  # but for rounding
 
 
 def test_a_seed_that_never_arrives_makes_the_mean_a_lower_bound_without_interval():
@@ -131,6 +132,13 @@ def test_a_configuration_takes_as_long_as_itself_also_where_it_did_not_arrive():
 def test_equal_times_are_a_tie_in_whatever_order_they_are_given():
     named = [("b", times(1, 2)), ("a", times(1, 2)), ("c", times(0.5, 1)), ("d", times(0.1, -0.1))]
     assert in_order(named) == in_order(reversed(named)) == "c < a = b < d"
+
+
+def test_times_that_are_equal_but_for_rounding_decide_nothing():
+    ratio = compare(times(*[0.1 + 0.2] * 6), times(*[0.3] * 6))
+    assert ratio.text() == "1 (1 to 1)" and ratio.verdict == "not told apart"
+    bound = compare(times(*[0.3] * 6), times(*[-0.1 - 0.2] * 6))
+    assert bound.text() == "at most 1" and bound.verdict == "not told apart"
 
 
 def test_those_stand_first_that_arrive_with_a_greater_share_of_their_seeds():

@@ -24,15 +24,18 @@ def checked_run(simulator):
     state, energy_j, reason = simulator.state, 0.0, ""
     all_jobs = np.arange(len(simulator.jobs))
     left = state.left_at(all_jobs, 0.0)
+    layout = simulator.allocator.layout
     while not reason:
         watts, before_s = simulator.draw().total_w, simulator.clock_s
+        parts, starts = dict(layout.parts), state.starts - state.migrations
         reason = simulator.step(simulator.clock.stop_s)
         energy_j += watts * (simulator.clock_s - before_s)
         assert simulator.clock_s >= before_s
         now = state.left_at(all_jobs, simulator.clock_s)
         assert np.all(now <= left * (1 + 1e-12)), "work was lost"
         left = now
-        check_state(state, simulator.allocator.layout, simulator.allocator.nodes)
+        check_state(state, layout, simulator.allocator.nodes)
+        check_restarts(parts, np.flatnonzero(state.starts - state.migrations > starts), layout)
     result = simulator.run()
     assert result.energy_j == pytest.approx(energy_j, rel=1e-9)
     check_result(result, simulator.clock_s)
@@ -50,6 +53,16 @@ def check_state(state, layout, nodes):
             assert all(nodes.up[node] for node, _ in parts), "it runs on a node that is not up"
     assert not np.any(nodes.up & ~layout.powered)
     assert not state.gpus[~np.isnan(state.end_s)].any(), "a job that is done has GPUs"
+
+
+def check_restarts(before, restarted, layout):
+    """Assert that jobs that were running, with the GPUs `before`, and were restarted have another number of GPUs, or
+    that another job has taken theirs."""
+    for job in set(restarted.tolist()) & before.keys() & layout.parts.keys():
+        numbers = [sum(mask.bit_count() for _, mask in parts) for parts in (before[job], layout.parts[job])]
+        own = {node: mask for node, mask in layout.parts[job]}
+        free = layout.are_free([(node, mask & ~own.get(node, 0)) for node, mask in before[job]])
+        assert numbers[0] != numbers[1] or not free, f"job {job} was restarted for nothing"
 
 
 def check_result(result, end_s):

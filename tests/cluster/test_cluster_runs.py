@@ -81,6 +81,14 @@ def test_the_times_at_which_jobs_and_budget_begin_are_shown(hpctrip, tmp_path):
     assert "# simulated time begins: jobs 36000 s\n" in hpctrip("cluster", "check", *lines(*files)).out
 
 
+def test_show_tells_the_grams_where_the_intensity_is_known(hpctrip, simulated, fifo):
+    assert "CO2" not in hpctrip("show", fifo).out
+    known = simulated("scheduler.kind=fifo", "carbon={kind='daily', mean=250.0, swing=100.0, spread=false}")
+    grams = open_cluster(known).meta["carbon_g"]
+    assert f"carbon {grams / 1e3:.4g} kg CO2 (synthetic)" in " ".join(hpctrip("show", known).out.split())
+    assert hpctrip("verify", known).out == f"{known}: ok\n"
+
+
 def test_verify_finds_what_was_changed_and_what_the_input_does_not_lead_to(hpctrip, fifo, tmp_path):
     changed = tmp_path / "changed.h5"
     changed.write_bytes(fifo.read_bytes())

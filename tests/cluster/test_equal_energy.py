@@ -50,6 +50,8 @@ def stubbed(monkeypatch):
         (lambda eta: eta, lambda eta: 1 / eta, 2.0, 1.99 / 1.01, 2.0),
         # the same energy on both sides of a bump, and faster behind it
         (lambda eta: 5.0 if 1 < eta < 3 else 1.0, lambda eta: 1 / eta, 2.0, HIGHEST - 1e-9, HIGHEST + 1e-9),
+        # exactly as much, but for rounding
+        (lambda eta: 2.0 * (1 + 1e-15), lambda eta: 1 / eta, 2.0, HIGHEST - 1e-9, HIGHEST + 1e-9),
         # more energy that makes no job faster
         (lambda eta: eta, lambda eta: abs(eta - 1), 6.0, 0.75, 1.25),
     ],

@@ -174,6 +174,16 @@ def test_powerflow_spends_its_budget_and_no_more(view):
         assert 0.8 * eta < used <= eta
 
 
+@pytest.mark.parametrize(("hours", "profile"), [([4], [0]), ([0.3, 7, 11], [0, 1, 0])])
+def test_powerflow_can_spend_exactly_its_budget(hours, profile, view):
+    """eta = 1 allows what the highest frequency needs, whatever rounding the steps to it bring."""
+    jobs = view(hours, [1] * len(hours), profile=profile)
+    ladders = [Ladder(jobs.speeds, number, 75.0, 1, np.arange(9)) for number in (0, 1)]
+    top_j = np.array([ladder.whole[-1].joules for ladder in ladders])
+    gpus, frequency = Ascent(jobs, ladders, float((top_j[jobs.profile] * jobs.left).sum())).run()
+    assert gpus.tolist() == [1] * len(hours) and frequency.tolist() == [8] * len(hours)
+
+
 def test_powerflow_stays_below_the_power_that_there_is(view):
     jobs = view([4, 5, 6], [1, 1, 1], nodes=4, limit_w=2000.0)
     chosen = plan("powerflow", jobs, eta="none")

@@ -90,22 +90,17 @@ def test_no_gpu_is_assigned_twice_and_no_work_is_lost(kind):
 @given(scenarios(), st.integers(0, 6000))
 @settings(max_examples=15)
 def test_a_limit_of_power_is_never_passed(cluster_scenario, watts):
-    machine, idle_w = cluster_scenario.cluster, cluster_scenario.gpu.idle_w
-    # nodes that are never switched off draw power under any budget
-    always_on = machine.num_nodes if machine.off_after_s == "never" else machine.hot_spares
-    floor_w = always_on * (machine.host_w + 4 * idle_w)
     cluster_scenario = limited(cluster_scenario, kind="power", watts=float(watts))
     result = checked_run(cluster_scenario.simulator())
     assert result.intervals == cluster_scenario.simulator().run().intervals, "other bits"
-    for row in result.intervals[1:]:
-        assert row.peak_w <= max(watts, floor_w) * (1 + 1e-9)
+    for row in result.intervals:
+        assert row.peak_w <= watts * (1 + 1e-9)
+        assert row.limit_w == watts
 
 
 @given(scenarios(), st.floats(0.1, 30.0), st.sampled_from([3600.0, 36_000.0]))
 @settings(max_examples=15)
 def test_a_budget_of_energy_is_never_passed(cluster_scenario, kwh, period_s):
-    if cluster_scenario.cluster.off_after_s == "never" or cluster_scenario.cluster.hot_spares:
-        return  # nodes that are never off draw power under any budget
     budget = {"kind": "energy", "kwh": kwh, "period_s": period_s}
     result = checked_run(limited(cluster_scenario, **budget).simulator())
     used_j = np.cumsum([row.energy_j for row in result.intervals])
@@ -171,7 +166,23 @@ def test_jobs_and_the_file_of_a_budget_share_one_clock(jobs, tmp_path, submit_s,
     own = scenario(jobs=jobs(f"{submit_s},1,3600", f"{submit_s + 600},1,3600"), budget=budget)
     simulator = own.simulator()
     assert [simulator.limit.limit_w(at_s, at_s + 1, 0, 0) for at_s in (0, 36_000)] == limits_w
-    assert simulator.limit.next_change_s(0) == 36_000 and own.start(simulator.jobs) == texts
+    assert simulator.limit.next_change_s(0) == 36_000 and own.start(simulator) == texts
+
+
+def test_jobs_and_carbon_with_dates_begin_at_one_moment(tmp_path, zones):
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus,cluster\n2022-06-01 01:30:00,600,1,a\n")
+    trace = {"kind": "philly", "path": str(tmp_path / "philly.csv")}
+    own = scenario(jobs=trace, carbon=zones("ES"))
+    simulator = own.simulator()
+    assert [simulator.carbon.at(hour * 3600.0) for hour in (0, 0.5, 1.5)] == [500, 100, 100]
+    assert own.start(simulator) == ["jobs 2022-06-01T01:30:00 UTC", "carbon 2022-06-01T01:30:00 UTC"]
+    named = scenario(jobs=trace, carbon=zones("ES") | {"start": "2022-06-01T00:00"}).simulator()
+    assert named.carbon.at(0.0) == 100
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus,cluster\n2017-10-09 01:30:00,600,1,a\n")
+    with pytest.raises(
+        InputError, match=r"carbon.start = '2017-10-09T01:30:00': lies outside the data of carbon"
+    ):
+        scenario(jobs=trace, carbon=zones("ES")).simulator()
 
 
 def test_jobs_without_seconds_of_their_own_begin_with_the_file(tmp_path):
@@ -179,7 +190,7 @@ def test_jobs_without_seconds_of_their_own_begin_with_the_file(tmp_path):
     own = scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")})
     simulator = own.simulator()
     assert simulator.limit.limit_w(0, 1, 0, 0) == 5000
-    assert own.start(simulator.jobs) == ["budget at its first time"]
+    assert own.start(simulator) == ["budget at its first time"]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +214,58 @@ def test_watts_in_another_unit_are_warned_of(tmp_path, caplog):
     assert "highest power_w is 7 W" in caplog.text
 
 
+@pytest.mark.parametrize("off", [{"off_after_s": "never"}, {"hot_spares": 2}, {"off_after_s": 7200.0}])
+def test_nodes_without_a_job_keep_the_limit_too_while_no_job_is_there(off, jobs, tmp_path):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n0,9000\n1200,500\n4800,9000\n9000,9000\n")
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv")}
+    cluster = {"num_nodes": 2, "host_w": 600.0} | off
+    tables = {"jobs": jobs("0,1,100", "6000,1,100"), "budget": budget, "cluster": cluster}
+    rows = checked_run(scenario(**tables).simulator()).intervals
+    assert [row.limit_w for row in rows[:10]] == [9000.0] * 2 + [500.0] * 6 + [9000.0] * 2
+    assert rows[1].peak_w > 600 and [row.peak_w for row in rows[2:8]] == [0.0] * 6
+
+
+class AsRequested(Scheduler):
+    """Gives each job the GPUs that it asks for, in the order of submission, and asks for them in every round."""
+
+    kind = "own"
+    periodic = elastic = True
+
+    def plan(self, view):
+        return view.in_order(np.arange(len(view)))
+
+
+def test_a_job_that_cannot_grow_is_not_restarted(jobs):
+    """Jobs of one GPU fill two nodes of two; one ends on each, so that the fifth finds one GPU at a time instead of a
+    node. It starts once with one, and again when a whole node is free."""
+    lines = ("0,1,300", "0,1,9000", "0,1,300", "0,1,3000", "0,2,9000")
+    cluster = {"num_nodes": 2, "gpus_per_node": 2, "boot_s": 0.0}
+    placement = {"kind": "buddy", "max_migrations": 0}
+    tables = {"jobs": jobs(*lines), "cluster": cluster, "placement": placement}
+    own = scenario(**tables).model_copy(update={"scheduler": AsRequested()})
+    result = checked_run(own.simulator())
+    assert result.jobs.starts.tolist() == [1, 1, 1, 1, 2]
+    assert result.jobs.start_s[4] == 360 and result.jobs.end_s[3] == 3030
+
+
+def test_a_job_that_keeps_its_gpus_runs_at_the_frequency_of_the_plan(jobs):
+    class Slower(AsRequested):
+        def plan(self, view):
+            chosen = super().plan(view)
+            slow = np.full(len(view), 0 if view.clock_s >= 600 else 8)
+            return Plan(chosen.gpus, slow, chosen.order)
+
+    lines = ("0,1,300", "0,1,90000", "0,1,300", "0,1,90000", "0,2,9000")
+    cluster = {"num_nodes": 2, "gpus_per_node": 2, "boot_s": 0.0}
+    placement = {"kind": "buddy", "max_migrations": 0}
+    tables = {"jobs": jobs(*lines), "cluster": cluster, "placement": placement, "clock": {"stop_s": 2000.0}}
+    simulator = scenario(**tables).model_copy(update={"scheduler": Slower()}).simulator()
+    checked_run(simulator)
+    assert simulator.state.starts[4] == 1 and simulator.state.gpus[4] == 1
+    profile = simulator.jobs.profile[4]
+    assert simulator.state.rate[4] == simulator.state.speeds.rate[profile, 1, 0]
+
+
 def test_carbon_is_counted_by_its_intensity_and_kept_within_the_budget(jobs, tmp_path):
     (tmp_path / "carbon.csv").write_text("time_s,g_per_kwh\n0,100\n3600,500\n7200,100\n")
     budget = {"kind": "carbon", "grams": 400.0, "period_s": 7200.0, "path": str(tmp_path / "carbon.csv")}
@@ -211,6 +274,65 @@ def test_carbon_is_counted_by_its_intensity_and_kept_within_the_budget(jobs, tmp
         intensity = 500 if 3600 <= row.clock_start_s % 10_800 < 7200 else 100
         assert row.carbon_g == pytest.approx(row.energy_j / 3.6e6 * intensity)
     assert sum(row.carbon_g for row in result.intervals) <= 400 * (1 + 1e-9)
+
+
+ZONE_FILE = "Datetime (UTC),Zone id,Carbon intensity gCO₂eq/kWh (Life cycle)\n"
+
+
+@pytest.fixture
+def zones(tmp_path):
+    """`zones(name, ...)`: table [carbon] of a file of Electricity Maps: 100 g/kWh, then 500, then 100, an hour each."""
+
+    def write(*names):
+        path = tmp_path / "2022_hourly.csv"
+        hours = [(h, g, name) for name in names for h, g in enumerate((100, 500, 100))]
+        path.write_text(ZONE_FILE + "".join(f"2022-06-01 {h:02}:00:00,{name},{g}\n" for h, g, name in hours))
+        return {"kind": "electricity-maps", "path": str(path)}
+
+    return write
+
+
+def test_a_budget_of_carbon_reads_the_files_that_a_run_reads(jobs, zones, tmp_path):
+    (tmp_path / "carbon.csv").write_text("time_s,g_per_kwh\n0,100\n3600,500\n7200,100\n")
+    budget = {"kind": "carbon", "grams": 400.0, "period_s": 7200.0}
+    tables = {"jobs": jobs("0,4,3000", "10,4,3000")}
+    own = scenario(**tables, budget=budget | {"path": str(tmp_path / "carbon.csv")})
+    dated = scenario(**tables, budget=budget, carbon=zones("ES"))
+    assert dated.simulator().run().intervals == own.simulator().run().intervals
+
+
+def test_carbon_is_counted_without_a_budget_also_while_no_job_is_there(jobs, zones):
+    always = {"num_nodes": 1, "off_after_s": "never"}
+    tables = {"jobs": jobs("0,1,100", "9000,1,100"), "cluster": always, "carbon": zones("ES")}
+    rows = scenario(**tables).simulator().run().intervals
+    grams = [row.carbon_g / row.energy_j * 3.6e6 for row in rows]
+    assert grams == pytest.approx([100.0] * 6 + [500.0] * 6 + [100.0] * (len(rows) - 12))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({}, r"budget\.kind = 'carbon': needs the signal \[carbon\]; set carbon\.kind"),
+        (
+            {"path": "c.csv", "carbon": {"kind": "constant", "per_kwh": 1.0}},
+            r"budget\.path = 'c\.csv': and \[carbon\]",
+        ),
+        (
+            {"zones": ("ES", "NO")},
+            "carbon.kind = 'electricity-maps': has 2 zones, ES, NO: a cluster is in one",
+        ),
+        ({"carbon": {"kind": "daily", "mean": 1.0}}, "has 24 zones.*set carbon.spread = false"),
+        ({"zones": ("ES",), "site_column": "zone"}, "carbon.site_column = 'zone': names a column of sites"),
+    ],
+)
+def test_a_cluster_has_one_carbon_intensity(tables, message, zones):
+    budget = {"kind": "carbon", "grams": 1.0, "period_s": 1.0} | {
+        k: v for k, v in tables.items() if k == "path"
+    }
+    carbon = tables.get("carbon", zones(*tables["zones"]) if "zones" in tables else {})
+    carbon |= {k: v for k, v in tables.items() if k == "site_column"}
+    with pytest.raises(InputError, match=message):
+        scenario(budget=budget, carbon=carbon).simulator()
 
 
 def test_a_budget_that_is_spent_ends_the_simulation_with_what_is_left(jobs):

@@ -41,6 +41,7 @@ def test_what_did_not_arrive_is_not_on_the_front(runs):
     on_front = {"powertrip": True, "static": True, "random": False, "all": False}
     assert table["kwh_on_front"].to_dict() == on_front
     assert [line.split()[0] for line in drawing.lines] == ["configuration", *on_front]
+    assert drawing.lines[-1].split()[1:4] == [">", "3", "0/1"]
     assert len(drawing.picture.axes) == 1
     assert drawing.image("svg")
 

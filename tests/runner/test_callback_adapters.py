@@ -18,7 +18,7 @@ from hpctrip.ranks.base import hostname
 from hpctrip.record.reader import open_run
 from hpctrip.runner.callbacks import RunFacts, scalars
 from hpctrip.runner.callbacks.mlflow import Mlflow
-from hpctrip.runner.callbacks.prometheus import Prometheus
+from hpctrip.runner.callbacks.prometheus import Metrics, Prometheus
 from hpctrip.runner.callbacks.tensorboard import BY_CLOCK, TensorBoard
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "howto" / "grafana.json"
@@ -152,7 +152,7 @@ def parsed(tmp_path):
         for family in text_string_to_metric_families(path.read_text()):
             assert family.documentation and family.name.startswith("hpctrip_")
             for sample in family.samples:
-                assert f"{sample.labels['run']}.h5.prom" == path.name
+                assert f"{sample.labels['run']}.prom" == path.name
                 owner = sample.labels.get("rank", sample.labels.get("host", ""))
                 series = sample.name, owner, sample.labels.get("phase", "")
                 assert series not in values
@@ -207,6 +207,16 @@ def test_prometheus_counts_all_rounds_of_a_resumed_run_and_its_ranks_anew(parsed
     callback.round(rows[2])
     callback.end("interrupted")
     assert parsed()["hpctrip_rounds_total", "", ""] == 3
+
+
+def test_runs_whose_files_differ_in_their_ending_alone_share_no_series(facts):
+    """node_exporter refuses all files of its folder where two hold the same series."""
+    pytest.importorskip("prometheus_client")
+    series = [
+        {(sample.name, *sample.labels.items()) for family in metrics.collect() for sample in family.samples}
+        for metrics in (Metrics(replace(facts(), path=Path(name))) for name in ("first.h5", "first.hdf5"))
+    ]
+    assert series[0] and series[0].isdisjoint(series[1])
 
 
 def test_prometheus_replaces_no_file_of_another_program(facts):

@@ -72,8 +72,19 @@ def test_an_update_of_no_bytes_at_distance_0_takes_no_time():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"update_bytes": -1}, {"update_bytes": "some"}, {"near_bandwidth_bps": 0}, {"far_bandwidth_bps": 2e9}],
+    [
+        {"update_bytes": -1},
+        {"update_bytes": "some"},
+        {"near_bandwidth_bps": 0},
+        {"bandwidth_law": "linear", "far_bandwidth_bps": 2e9},
+    ],
 )
 def test_impossible_networks_are_refused(wrong):
     with pytest.raises(ValidationError):
         Network(**wrong)
+
+
+@pytest.mark.parametrize("law", ["capped-inverse", "inverse"])
+def test_the_far_bandwidth_restricts_no_law_that_does_not_use_it(law):
+    slow = Network(bandwidth_law=law, near_bandwidth_bps=5e7)
+    assert slow.bandwidth_bps(np.array([1000 * MILE_M])) == pytest.approx([5e7])

@@ -1,6 +1,7 @@
 """Objectives: time, energy, carbon or money, on candidates checked by hand and in whole simulated runs."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -126,6 +127,30 @@ def test_a_budget_rules_out_what_would_not_last(sites):
     assert both.merit(THREE, sites, History()).argmax() == 0
 
 
+def test_a_cohort_that_earns_money_is_within_every_budget(sites):
+    """The first costs more than a budget of 10 allows for 0.5 of accuracy, the second earns, the third is free."""
+    budget = objective("budget", energy=None, cost=10.0)
+    merit = budget.merit(replace(THREE, cost=np.array([50.0, -40.0, 0.0])), sites, History())
+    assert merit.tolist() == [-math.inf, *THREE.efficiency[1:]]
+    all_earn = budget.merit(replace(THREE, cost=np.array([-1.0, -40.0, -9.0])), sites, History())
+    assert all_earn.tolist() == THREE.efficiency.tolist()
+
+
+@pytest.mark.parametrize(
+    ("cost", "ratios"),
+    [
+        ([0.02, 0.04, 0.08], [2, 2]),
+        ([-0.02, -0.04, -0.08], [1, 1]),  # all earn
+        ([-50.0, 0.02, 0.08], [0.02e3 / 0.08, 4]),  # the first earns: a thousandth of the median amount, 0.08
+        ([0.0, 0.02, 0.08], [0.02e3 / 0.05, 4]),
+    ],
+)
+def test_sites_are_preferred_by_cost_in_whatever_unit_money_is(cost, ratios):
+    for unit in (1.0, 1e-9):
+        preference = objective("budget").cost_preference(unit * np.array(cost))
+        assert np.exp(-np.diff(preference)) == pytest.approx(ratios)
+
+
 def test_a_deadline_rules_out_what_would_be_late(sites):
     """0.5 of accuracy in 4.5 s asks for 0.111 a second: only the second can; in 10 s all can, and the first and the
     third take the fewest grams for a gain."""
@@ -168,7 +193,7 @@ def test_a_site_without_power_comes_last_whatever_it_costs(view):
 
 
 @pytest.mark.parametrize("idle", [0.0, 1.0])
-@pytest.mark.parametrize("clean", [0.0, 36.0])
+@pytest.mark.parametrize("clean", [0.0, 36.0, -36.0])
 @pytest.mark.parametrize("power", [[0.5, 1.0, 0.0], [0.0, 0.0, 0.0]])
 @pytest.mark.parametrize(
     ("kind", "keys"),
@@ -219,7 +244,7 @@ def test_an_objective_without_its_signal_or_without_a_target_is_refused(view, ki
 # Whole simulated runs: accuracy is assumed to rise with the rounds, as in `plan`
 
 
-def world(carbon=None, seed=0, waiting="idle"):
+def world(carbon=None, seed=0, waiting="idle", price=None):
     return build_world(
         SITES["powerlaw"](num_sites=30),
         network=Network(),
@@ -229,13 +254,14 @@ def world(carbon=None, seed=0, waiting="idle"):
         seed=seed,
         accounts=Accounts(waiting=waiting),
         carbon=carbon or SIGNALS["none"](),
+        price=price or SIGNALS["none"](),
     )
 
 
-def ran(simulation, policy, carbon=None, stop=None, rounds=12, gain=0.04):
+def ran(simulation, policy, carbon=None, stop=None, rounds=12, gain=0.04, price=None):
     """The history of a run whose accuracy rises by so much for every doubling of its samples a round."""
     runs = simulation(
-        world(carbon),
+        world(carbon, price=price),
         policy=policy,
         stop=stop or Stop(target_accuracy=0.9),
         num_visits=np.full(30, 600),
@@ -278,3 +304,15 @@ def test_an_energy_objective_takes_less_energy(simulation):
         for aim in (objective("zeus", eta=1.0), objective("time"))
     ]
     assert joules[0] < joules[1]
+
+
+def test_where_power_earns_money_a_budget_of_money_chooses_as_time_alone_would(simulation):
+    price = SIGNALS["constant"](per_kwh=-0.02)
+    cohorts = [
+        [
+            row.cohort.site.tolist()
+            for row in ran(simulation, PowerTrip(objective=aim), price=price).history.rows
+        ]
+        for aim in (objective("time"), objective("budget", energy=None, cost=100.0))
+    ]
+    assert cohorts[0] == cohorts[1] and len(cohorts[0][-1]) > len(cohorts[0][0])

@@ -1,5 +1,6 @@
 """The virtual clock: how long a round takes, and how long the aggregator expects it to take."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -12,14 +13,16 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
+from hpctrip.sim.objectives import own_spending
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s
-from hpctrip.sim.world import round_times
+from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s, prefix_spending
+from hpctrip.sim.world import bill, round_times
 
 STEP_S = 300.0
 CHANGES = partial(next_step_s, step_s=STEP_S)
@@ -109,7 +112,7 @@ def test_frozen_power_ignores_what_happens_inside_the_round():
 CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 
-def world(power, clock, seed=0, **network):
+def world(power, clock, seed=0, accounts=None, **network):
     """Sites with such power somewhere between 100 and 10,000 miles away."""
     return build_world(
         SITES["uniform"](num_sites=len(power.fractions)),
@@ -118,6 +121,7 @@ def world(power, clock, seed=0, **network):
         throughput=THROUGHPUT_MODELS["capped"](),
         timing=Timing(clock=clock),
         seed=seed,
+        accounts=accounts or Accounts(),
     )
 
 
@@ -141,6 +145,35 @@ def test_without_surprises_the_clock_charges_what_was_predicted(steady, clock, l
     predicted = prefix_round_s(seen(sites, work_s), order, clock)
     charged = [round_times(sites, 1, 0.0, order[:k], work_s)["makespan_s"] for k in range(1, num_sites + 1)]
     assert predicted == pytest.approx(charged, rel=1e-12, abs=0)
+
+
+@settings(max_examples=10)  # of each of the sixteen
+@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
+@pytest.mark.parametrize("waiting", ["idle", "released"])
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_without_surprises_the_bill_is_what_was_predicted(
+    steady, clock, waiting, link, data, num_sites, seed
+):
+    power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
+    work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
+    order = np.array(data.draw(st.permutations(range(num_sites))))
+    sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **link)
+    predicted = prefix_spending(seen(sites, work_s), order)["energy_j"]
+    charged = []
+    for k in range(1, num_sites + 1):
+        times = round_times(sites, 1, 0.0, order[:k], work_s)
+        spent = bill(sites, 0.0, order[:k], **times)
+        charged.append(sum(spent[f"{part}_energy_j"].sum() for part in ("compute", "wait", "comm")))
+    assert predicted == pytest.approx(charged, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_what_a_site_spends_by_itself_is_the_bill_of_a_cohort_of_one(view, clock):
+    sites = view([0.5, 1.0], [0, 0], busy_w=np.array([300.0, 400.0]), waiting_w=np.zeros(2), clock=clock)
+    sites = replace(sites, work_s=np.array([10.0, 30.0]), comm_energy_j=7.0)
+    alone = [prefix_spending(sites, np.array([site]))["energy_j"][0] for site in (0, 1)]
+    assert own_spending(sites, "energy_j") == pytest.approx(alone)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -31,7 +31,8 @@ class Machine(Component):
     host_w: Watts = Field(600.0, ge=0)
     """Power of a node that is on or booting, without its GPUs."""
     off_after_s: Annotated[Seconds, Field(ge=0, le=1e9)] | Literal["never"] = 300.0
-    """Time after which a node without a job is switched off, or "never"."""
+    """Time after which a node without a job is switched off, or "never". [budget] comes first: nodes without a job are
+    switched off at once, hot spares too, before a job is slowed or paused."""
     boot_s: Seconds = Field(120.0, ge=0, le=1e6)
     """Time from switching a node on until it can run a job."""
     hot_spares: int = Field(0, ge=0, le=100_000)
@@ -93,10 +94,14 @@ class Layout:
         self.take(job, parts)
         return True
 
+    def are_free(self, parts: Parts) -> bool:
+        """Whether no job has one of these GPUs."""
+        return all(not mask & ~self.free_mask[node] for node, mask in parts)
+
     def take(self, job: int, parts: Parts) -> None:
         """Assign these GPUs to a job. Raises ValueError if one of them is not free."""
         for node, mask in parts:
-            if mask & ~self.free_mask[node]:
+            if not self.are_free([(node, mask)]):
                 raise ValueError(f"GPUs {mask:b} of node {node} are not all free: {self.free_mask[node]:b}")
             self._set(node, self.free_mask[node] & ~mask)
             self.jobs_on[node].add(job)

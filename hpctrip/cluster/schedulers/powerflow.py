@@ -21,6 +21,8 @@ from hpctrip.cluster.schedulers.base import SCHEDULERS, ClusterView, Plan, Sched
 
 _LEAST_COST = 1e-3
 """Lower bound of the relative energy cost of a step in the computation of its gain."""
+_ROUNDING = 1e-9
+"""Relative tolerance of budgets: what they are exactly enough for is not lost to rounding."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class Ascent:
         one_gpu = np.array([ladder.start.seconds for ladder in ladders])
         self.order = np.argsort(view.left * one_gpu[view.profile], kind="stable")
         self._free = view.machine.num_gpus
-        self._joules, self._watts = budget_j, view.limit_w
+        self._joules, self._watts = budget_j * (1 + _ROUNDING), view.limit_w * (1 + _ROUNDING)
         self._gpus, self._frequency = np.zeros(len(view), int), view.frequency.copy()
         self._heap: list[tuple[float, int, _JobGroup]] = []
         self._number = itertools.count()

@@ -25,10 +25,10 @@ _PACE_S = 1.0
 @CALLBACKS.add
 class Prometheus(Callback):
     """Writes the file FILE.h5.prom on rank 0's machine, replaced as a whole after a round: `hpctrip_rounds_total`,
-    `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file. The wall
-    time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the energy of
-    every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the run, the
-    others from its first round."""
+    `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file, FILE.h5.
+    The wall time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the
+    energy of every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the
+    run, the others from its first round."""
 
     kind: ClassVar[str] = "prometheus"
     folder: PathName | None = Field(None, min_length=1)
@@ -84,7 +84,7 @@ class Metrics:
     conventions; a number that is not known is absent."""
 
     def __init__(self, run: RunFacts):
-        self._label, self._hosts = {"run": run.path.stem}, run.hosts
+        self._label, self._hosts = {"run": run.path.name}, run.hosts
         self._rounds = self._samples = 0
         self._round_s = self._ended_at = 0.0
         self._last: RoundRow | None = None

@@ -84,6 +84,26 @@ class GridSignal:
         return max(min(changes) - self.offset_s, float(np.nextafter(clock_s, np.inf)))
 
 
+@dataclass(frozen=True)
+class SiteSignal:
+    """A grid signal at its first site."""
+
+    grid: GridSignal
+
+    @property
+    def value(self) -> np.ndarray:
+        """All values of the site's zone, [K]."""
+        return self.grid.series[self.grid.zone[0]].value
+
+    def at(self, clock_s: float) -> float:
+        """The value per kilowatt-hour. InputError past the end of data that do not start again."""
+        return float(self.grid.at(clock_s)[0])
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which the value may change; inf: never."""
+        return self.grid.next_change_s(clock_s)
+
+
 class SignalModel(Component):
     """Base of all signals."""
 

@@ -83,17 +83,17 @@ class OperatingPoints(Throughput):
     def levels(self) -> Levels:
         """All levels, from no GPU to all GPUs at the fastest point."""
         watts, rate = self._allowed
-        if self.num_gpus * len(watts) > _MAX_LEVELS:
-            raise InputError(
-                f"throughput.num_gpus = {self.num_gpus:,}",
-                f"times {len(watts):,} operating points is more than {_MAX_LEVELS:,}",
-                "describe a site by fewer, larger GPUs, or thin out the curve",
-            )
         fastest = rate.max()
         drawn_w = watts + self.host_w
         if self.choice == "least-energy":
             best = int(np.argmin(drawn_w / rate))
             drawn_w, rate = drawn_w[best : best + 1], rate[best : best + 1]
+        if self.num_gpus * len(rate) > _MAX_LEVELS:
+            raise InputError(
+                f"throughput.num_gpus = {self.num_gpus:,}",
+                f"times {len(rate):,} operating points is more than {_MAX_LEVELS:,}",
+                "describe a site by fewer, larger GPUs, or thin out the curve",
+            )
         number = np.arange(1, self.num_gpus + 1)
         site_w = (number[:, None] * drawn_w * self.pue).ravel()
         throughput = (number[:, None] * (rate / fastest) / self.num_gpus).ravel()
