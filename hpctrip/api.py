@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hpctrip.learn.task import Dataset, Task
     from hpctrip.learn.workloads.base import WORKLOADS, Workload
     from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts
+    from hpctrip.sim.calendar import Calendar
     from hpctrip.sim.forecast import FORECASTS, Forecast, Observations
     from hpctrip.sim.grid.signals import SIGNALS, GridSignal, SignalModel
     from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput
@@ -51,6 +52,7 @@ _MODULES = {
     "learn.task": ("Dataset", "Task"),
     "learn.workloads.base": ("WORKLOADS", "Workload"),
     "runner.callbacks.base": ("CALLBACKS", "Callback", "RunFacts"),
+    "sim.calendar": ("Calendar",),
     "sim.forecast": ("FORECASTS", "Forecast", "Observations"),
     "sim.grid.signals": ("SIGNALS", "GridSignal", "SignalModel"),
     "sim.hardware.base": ("THROUGHPUT_MODELS", "Throughput"),

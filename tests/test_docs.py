@@ -127,6 +127,18 @@ def test_the_trace_of_the_docs_is_read(folder):
     read_input(["mine.toml"], trace).experiment.check()
 
 
+def test_the_dated_files_of_public_sources_are_read_as_the_docs_say(folder):
+    for script in ("entsoe.py", "solcast.py", "nvidia_smi.py"):
+        exec(FILES[script], {})
+    page = PAGES["docs/howto/data.md"].partition("## One clock")[2]
+    checks = [words for words in COMMANDS if words in set(commands(page)) and "check" in words]
+    starts = [read_input(overrides=words[5::2]).experiment.check().world.start for words in checks]
+    assert len(checks) == 7 and starts.count([]) == 3
+    assert ["carbon 2022-01-01T00:00:00 UTC, data until 2022-01-01T03:00:00"] in starts
+    assert ["price 2025-10-25T23:00:00 UTC, data until 2025-10-26T03:00:00"] in starts
+    assert ["power 2024-08-08T05:00:00 UTC, data until 2024-08-08T06:30:00"] in starts
+
+
 def test_the_python_of_the_docs_runs(folder, capsys):
     exec(FILES["library.py"], {})
     assert (folder / "k5.png").exists()
@@ -157,11 +169,10 @@ def test_every_key_that_a_page_names_exists(name):
     root = ClusterScenario if name == "docs/howto/gpu_cluster.md" else Experiment
     tables = "|".join(name for name in root.model_fields if name != "name")
     named = set(re.findall(rf"(?<![\w./])({tables})\.(?!(?:py|toml|h5|md|csv)\b)(\w+)", text))
-    own = (
-        {("workload", "samples"), ("power", "night"), ("callbacks", "plateau")}
-        if name == "docs/howto/components.md"
-        else set()
-    )
+    own = {
+        "docs/howto/components.md": {("workload", "samples"), ("power", "night"), ("callbacks", "plateau")},
+        "docs/howto/data.md": {("power", "draw")},  # of nvidia-smi
+    }.get(name, set())
     assert not {(table, key) for table, key in named - own if key not in words_of(table, root)}
 
 

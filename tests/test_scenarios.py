@@ -31,7 +31,7 @@ def sizes():
         experiment = given(name)
         num_sites = len(experiment.sites.distances_m(experiment.seed))
         if experiment.train.local_steps:
-            return np.ones(num_sites)  # as many steps however large a shard is
+            return np.full(num_sites, 1000)  # as many full batches however large a shard is
         if name in ABSENT:
             return np.full(num_sites, ABSENT[name] // num_sites)
         workload, seed = experiment.workload, experiment.seed

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.traces.files import COLUMNS, Flags, TraceSet, read_trace_files, write_csv_gz
+from hpctrip.sim.traces.files import COLUMNS, Flags, TimeUnit, TraceSet, read_trace_files, write_csv_gz
 
 
 @click.command(help=__doc__.split("\n")[0])
@@ -30,13 +30,20 @@ from hpctrip.sim.traces.files import COLUMNS, Flags, TraceSet, read_trace_files,
     show_default=True,
     help="What true means in the flag columns.",
 )
+@click.option(
+    "--time-unit",
+    type=click.Choice(get_args(TimeUnit)),
+    default="us",
+    show_default=True,
+    help="Unit of the column time.",
+)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write one packed csv.gz here.")
-def main(path: str, flags: Flags, out: Path | None) -> None:
+def main(path: str, flags: Flags, time_unit: TimeUnit, out: Path | None) -> None:
     """Read each utilisation column that the files have, describe it, and pack them."""
     found: dict[str, TraceSet] = {}
     for column in COLUMNS:
         try:
-            found[column] = read_trace_files(path, column, flags)
+            found[column] = read_trace_files(path, column, flags, time_unit)
         except InputError as error:
             click.echo(f"{column}: not usable. {error}\n", err=True)
         else:

@@ -22,6 +22,7 @@ from hpctrip.base.text import shown, unknown_name
 
 _DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")
 """A decimal number: not nan, inf, 1_000, or digits of other scripts."""
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
@@ -47,7 +48,10 @@ class Table:
         for name in names:
             if name not in self.columns:
                 problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
-                raise InputError(self.place, problem, f"needed: {', '.join(names)}")
+                needed = f"needed: {', '.join(names)}"
+                only = next(iter(self.columns)) if len(self.columns) == 1 else ""
+                separated = any(mark in only for mark in _OTHER_SEPARATORS)
+                raise InputError(self.place, problem, _way_out(only) if separated else needed)
 
     def column(self, name: str) -> Sequence[str]:
         """The texts of a column, [R]. InputError where it is missing."""
@@ -58,7 +62,9 @@ class Table:
         """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
         texts = self.column(name)
         values = np.array([float(text) if _DECIMAL.fullmatch(text) else np.nan for text in texts], np.float64)
-        self.refuse(name, ~np.isfinite(values) & self._filled(name, may_lack), "is not a finite number")
+        wrong = ~np.isfinite(values) & self._filled(name, may_lack)
+        comma = wrong.any() and "," in texts[int(wrong.argmax())]
+        self.refuse(name, wrong, "is not a finite number", "write a decimal point" if comma else "")
         return values
 
     def integers(self, name: str) -> np.ndarray:
@@ -110,7 +116,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
         raise InputError(
             f"{place}, line {lines[row]}",
             f"not a CSV file (has {_fields(widths[row])}, but the header has {_fields(width)})",
-            "a field with a comma in it is written in double quotes",
+            _way_out(body.partition("\n")[0]),
         )
     header = fields[:width]
     twice = [name for name in header if header.count(name) > 1]
@@ -118,6 +124,14 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
         raise InputError(place, f"has two columns {shown(twice[0])}", "give every column its own name")
     columns = {name: fields[width + i :: width] for i, name in enumerate(header)}
     return Table(place, columns, lines[1:], comment)
+
+
+def _way_out(header: str) -> str:
+    """What to do about a file whose rows do not have the fields of its header."""
+    other = next((name for mark, name in _OTHER_SEPARATORS.items() if mark in header), None)
+    if other is None:
+        return "a field with a comma in it is written in double quotes"
+    return f"fields are separated by commas, not {other}, and numbers have a decimal point: convert the file"
 
 
 def _text(data: bytes, place: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.units import HOUR_S
 from hpctrip.base.validate import instance, numbers, positive
 
 _MAX_MEAN_STEPS = 288
@@ -94,6 +95,21 @@ class Signal:
             )
         return replace(signal, start_s=start_s, value=value, period_s=period_s)
 
+    def cut(self, begin_s: float, end_s: float) -> Signal:
+        """The values from one time within the period to another, which then start again."""
+        first = int(np.searchsorted(self.start_s, begin_s, side="right")) - 1
+        inside = slice(first, int(np.searchsorted(self.start_s, end_s, side="left")))
+        return Signal(np.maximum(self.start_s[inside] - begin_s, 0.0), self.value[inside], end_s - begin_s)
+
+    def begun_at(self, time_s: float) -> Signal:
+        """The same values again and again, begun at another time."""
+        begin_s = time_s % self.period_s
+        first = int(np.searchsorted(self.start_s, begin_s, side="right")) - 1
+        turned_s = np.append(self.start_s[first:], self.start_s[: first + 1] + self.period_s) - begin_s
+        value = np.append(self.value[first:], self.value[: first + 1])
+        lasts = turned_s < self.period_s
+        return Signal(np.maximum(turned_s[lasts], 0.0), value[lasts], self.period_s)
+
     def at(self, clock_s: float) -> float:
         """The value at a time."""
         within_s = clock_s % self.period_s if np.isfinite(self.period_s) else clock_s
@@ -104,15 +120,18 @@ class Signal:
         if not np.isfinite(self.period_s):
             return np.inf
         turn, within_s = divmod(clock_s, self.period_s)
-        later = self.start_s[self.start_s > within_s]
-        following = turn * self.period_s + (later[0] if len(later) else self.period_s)
+        later = np.searchsorted(self.start_s, within_s, side="right")
+        following = turn * self.period_s + (
+            self.start_s[later] if later < len(self.start_s) else self.period_s
+        )
         # rounding must not hold the clock where it is
-        return float(following) if following > clock_s else float(np.nextafter(clock_s, np.inf))
+        return max(float(following), float(np.nextafter(clock_s, np.inf)))
 
 
-def read_signal(path: str, column: str, place: str) -> Signal:
+def read_signal(path: str, column: str, place: str, begin_s: float | None = None) -> Signal:
     """Read a CSV file with the columns time_s, rising, and `column`, 0 or more; the last value holds as long as the one
-    before it. InputError names the line that is wrong."""
+    before it, then they start again. `begin_s`: the time_s at which the signal begins; None: that of the first row.
+    InputError names the line that is wrong."""
     table = read_table(path, place)
     table.require("time_s", column)
     start_s, value = table.numbers("time_s"), table.numbers(column)
@@ -120,5 +139,13 @@ def read_signal(path: str, column: str, place: str) -> Signal:
         raise InputError(table.place, f"holds {len(start_s)} lines", "give two or more")
     table.refuse("time_s", np.diff(start_s, prepend=-np.inf) <= 0, "is not after the line above")
     table.refuse(column, (value < 0) | (value > 1e12), "is no number from 0 to 1e12")
-    start_s = start_s - start_s[0]
-    return Signal(start_s, value, float(2 * start_s[-1] - start_s[-2]))
+    interval_s = float(np.median(np.diff(start_s)))
+    if not 1 <= interval_s <= 24 * HOUR_S:
+        problem = f"column time_s has a median interval of {interval_s:g} s; a file has 1 s to 1 day"
+        raise InputError(
+            table.place, problem, "give time_s in seconds, and values that hold longer again every day"
+        )
+    first_s = start_s[0]
+    start_s = start_s - first_s
+    signal = Signal(start_s, value, float(2 * start_s[-1] - start_s[-2]))
+    return signal if begin_s is None else signal.begun_at(begin_s - first_s)

@@ -40,8 +40,10 @@ def check(**cluster_input: tuple[str, ...]) -> None:
     from hpctrip.config.inputs import resolved_toml
 
     scenario = read_cluster_input(**cluster_input).scenario
-    scenario.simulator()
+    simulator = scenario.simulator()
     click.echo(printable_toml(resolved_toml(scenario)), nl=False)
+    for line in scenario.start(simulator):
+        click.echo(f"# simulated time begins: {line}")
 
 
 @cluster.command()

@@ -77,10 +77,13 @@ def check(**run_input: Texts) -> None:
     from hpctrip.sim.step import State
 
     experiment = read_input(**run_input).experiment
-    experiment.check().begin(State())
+    simulation = experiment.check()
+    simulation.begin(State())
     for warning in experiment.network.warnings():
         click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
+    for line in simulation.world.start:
+        click.echo(f"# simulated time begins: {line}")
 
 
 @click.command()

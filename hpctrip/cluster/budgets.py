@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from typing import Annotated, Self
@@ -17,6 +18,10 @@ from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.grid.signals import SiteSignal
+
+_LOW_W = 100.0
+"""A limit that is never higher is less than any cluster draws: its unit is likely another one."""
+_logger = logging.getLogger(__name__)
 
 BUDGETS = Registry("budget", default="none")
 
@@ -49,6 +54,15 @@ class Budget(Component):
         """Build the limit. Raises InputError if a file that it needs is invalid."""
         return Limit()
 
+    def begun_with(self, jobs_s: float | None) -> Self:
+        """The budget of jobs the first of which is submitted at this time of its trace; None: at no time that a file
+        may share."""
+        return self
+
+    def start(self) -> str:
+        """The time of its file at which simulated time begins, as text; empty: it reads no file."""
+        return ""
+
     def limit_under(self, carbon: SiteSignal | None) -> Limit:
         """Build the limit of a cluster whose power has the intensity `carbon`; None: the input has no [carbon]."""
         return self.limit()
@@ -72,8 +86,29 @@ class NoBudget(Budget):
     kind = "none"
 
 
+class FileBudget(Budget):
+    """Base class of budgets that read a file of times and values."""
+
+    start_s: Seconds | None = Field(None, ge=-1e9, le=1e9)
+    """Time of the file (its time_s) at which the first job is submitted. Absent: the time of submission in the jobs'
+    own trace if that is in seconds, too, else the first time of the file."""
+
+    def begun_with(self, jobs_s: float | None) -> Self:
+        """The budget whose file shares the clock of the jobs' trace, unless the input says otherwise."""
+        return self.with_defaults(start_s=jobs_s)
+
+    def start(self) -> str:
+        """Its start, in words where the file's first time is meant."""
+        if getattr(self, "path", None) is None:
+            return ""
+        return "at its first time" if self.start_s is None else f"{self.start_s:.12g} s"
+
+    def _signal(self, path: str, column: str) -> Signal:
+        return read_signal(path, column, f"budget.path = {path!r}", self.start_s)
+
+
 @BUDGETS.add
-class Carbon(Budget):
+class Carbon(FileBudget):
     """Limits the carbon of the cluster's energy. It accrues evenly over a period; the unused part carries over."""
 
     kind = "carbon"
@@ -93,7 +128,7 @@ class Carbon(Budget):
         if self.path is None and carbon is None:
             hint = "set carbon.kind, e.g. electricity-maps, or budget.path"
             raise InputError(config_key("budget", self), "needs the signal [carbon]", hint)
-        intensity = carbon if self.path is None else _signal(self.path, "g_per_kwh")
+        intensity = carbon if self.path is None else self._signal(self.path, "g_per_kwh")
         return _CarbonLimit(self.grams, self.period_s, intensity)
 
 
@@ -113,7 +148,7 @@ class Energy(Budget):
 
 
 @BUDGETS.add
-class Power(Budget):
+class Power(FileBudget):
     """Limits the power of the whole cluster to a constant or to a trace, which starts again at its end."""
 
     kind = "power"
@@ -126,17 +161,21 @@ class Power(Budget):
     def _one(self) -> Self:
         if (self.watts is None) == (self.path is None):
             raise ValueError("needs either watts or path")
+        if self.start_s is not None and self.path is None:
+            raise ValueError("start_s needs path")
         return self
 
     def limit(self) -> Limit:
         """Read the trace and build the limit."""
         if self.path is None:
             return _PowerLimit(Signal.constant(self.watts or 0.0))
-        return _PowerLimit(_signal(self.path, "power_w"))
-
-
-def _signal(path: str, column: str) -> Signal:
-    return read_signal(path, column, f"budget.path = {path!r}")
+        power_w = self._signal(self.path, "power_w")
+        highest_w = float(power_w.value.max())
+        if 0 < highest_w < _LOW_W:
+            _logger.warning(
+                "budget.path = %r: its highest power_w is %g W; is it in kW or MW?", self.path, highest_w
+            )
+        return _PowerLimit(power_w)
 
 
 class _EnergyLimit(Limit):

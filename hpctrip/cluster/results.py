@@ -37,6 +37,9 @@ ATTRIBUTES: dict[str, Attribute] = {
     "neutral_keys": Attribute([], "input keys and tables that change no result"),
     "sources": Attribute([], "what was read: input key, path and BLAKE2b digest; plug-ins included"),
     "packages": Attribute([], "installed packages that added components: name and version"),
+    "simulated_start": Attribute(
+        [], "the time at which simulated time begins: input table and time of its file", is_later=True
+    ),
     "scheduler": Attribute("", "scheduler"),
     "synthetic_jobs": Attribute(False, "the jobs were made up"),
     "mean_jct_s": Attribute(float("nan"), "average job completion time (NaN: a job was not completed)"),
@@ -155,7 +158,7 @@ def facts(run: ClusterRun) -> dict[str, Any]:
 
 _FACT_ATTRIBUTES = (
     *("status", "stop_reason", "scenario", "label", "seed", "scheduler", "synthetic_jobs"),
-    *("energy_j", "carbon_g", "synthetic_signals"),
+    *("energy_j", "carbon_g", "synthetic_signals", "simulated_start"),
     *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
 )
 
@@ -176,6 +179,7 @@ def summary(facts: Mapping[str, Any]) -> dict[str, str]:
         "scheduler": f"{facts['scheduler']}, placement {facts['placement']}, budget {facts['budget']}",
         "cluster": f"{facts['num_gpus']:,} GPUs on {facts['num_nodes']:,} nodes",
         "jobs": f"{facts['num_completed']:,} of {facts['num_jobs']:,} completed, from {trace}",
+        **({"begins": "; ".join(facts["simulated_start"])} if facts["simulated_start"] else {}),
         "job completion time": jct if facts["num_completed"] else "no job was completed",
         "simulated time": f"{facts['clock_s'] / HOUR_S:.2f} h",
         "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "

@@ -92,6 +92,7 @@ def simulate(
             "neutral_keys": neutral_keys(scenario),
             "sources": list(map(str, sources)),
             "packages": list(map(str, extensions.packages)),
+            "simulated_start": scenario.start(simulator),
             "scheduler": scenario.scheduler.kind,
             "synthetic_jobs": scenario.jobs.synthetic,
             "synthetic_signals": ["carbon"] if is_synthetic else [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from pydantic import Field
@@ -9,20 +10,22 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.cluster.allocator import Allocator
-from hpctrip.cluster.budgets import BUDGETS
+from hpctrip.cluster.budgets import BUDGETS, Budget
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.models import Catalogue, Models, Speeds
 from hpctrip.cluster.placement import PLACEMENTS, Machine
 from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Clock, Simulator
 from hpctrip.cluster.state import JobState
-from hpctrip.cluster.traces import TRACES
+from hpctrip.cluster.traces import TRACES, Jobs
 from hpctrip.config.component import Component, config_key
 from hpctrip.config.identity import NotInResult
+from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.grid.signals import SiteSignal
 from hpctrip.sim.hardware.gpu_power import GPUS
 from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.times import utc
 
 
 class ClusterScenario(Component):
@@ -52,18 +55,38 @@ class ClusterScenario(Component):
         """The same cluster with other random draws; replica 0 is the scenario itself."""
         return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})
 
+    def _budget_of(self, jobs: Jobs) -> Budget:
+        return self.budget.begun_with(jobs.start_s if self.jobs.clock == "seconds" else None)
+
+    def start(self, simulator: Simulator) -> list[str]:
+        """The times at which simulated time begins in the jobs' trace, the file of the budget and dated carbon, as
+        texts."""
+        jobs = simulator.jobs
+        dates = simulator.carbon.grid.calendar if isinstance(simulator.carbon, SiteSignal) else None
+        of_jobs = {
+            "seconds": f"{jobs.start_s:.12g} s",
+            "dates": f"{utc(int(jobs.start_s * 1e6))} UTC",
+            "none": "",
+        }
+        starts = {
+            "jobs": of_jobs[self.jobs.clock],
+            "budget": self._budget_of(jobs).start(),
+            "carbon": f"{utc(dates.begin_us)} UTC" if dates else "",
+        }
+        return [f"{table} {text}" for table, text in starts.items() if text]
+
     def simulator(self) -> Simulator:
         """Build the simulation. Raises InputError if the trace is invalid, if a job does not fit the cluster, and if
         tables contradict each other."""
-        carbon = self.carbon_signal()
-        limit = self.budget.checked_limit(carbon)
+        jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
+        carbon = self.carbon_signal(jobs)
+        limit = self._budget_of(jobs).checked_limit(carbon)
         if self.clock.round_s == 0 and (self.scheduler.periodic or limit.renewed):
             periodic = self.scheduler if self.scheduler.periodic else self.budget
             table = "scheduler" if self.scheduler.periodic else "budget"
             problem = f"{table} {periodic.kind!r} needs rounds"
             raise InputError("clock.round_s = 0", problem, "give their length, e.g. 60")
         self.scheduler.check(self.clock.round_s)
-        jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
         jobs.check_fit(self.cluster.num_gpus)
         most = max(int(jobs.gpus.max()), min(self.models.most_gpus, self.cluster.num_gpus))
         speeds = Speeds(jobs.profiles, self.gpu, self.cluster.gpus_per_node, most)
@@ -77,8 +100,9 @@ class ClusterScenario(Component):
         carbon = carbon or limit.intensity
         return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, carbon, self.clock)
 
-    def carbon_signal(self) -> SiteSignal | None:
-        """The carbon intensity of the cluster's power; None: not known. Raises InputError if it is not of one zone."""
+    def carbon_signal(self, jobs: Jobs) -> SiteSignal | None:
+        """The carbon intensity of the cluster's power; None: not known. Begins with the first job where both have
+        dates and carbon.start names no other moment. Raises InputError if it is not of one zone."""
         if getattr(self.carbon, "site_column", None) is not None:
             problem = "names a column of sites: a cluster is one site"
             raise InputError(f"carbon.site_column = {self.carbon.site_column!r}", problem, "leave it out")
@@ -88,4 +112,8 @@ class ClusterScenario(Component):
             problem = f"has {len(signal.names)} zones, {zones}: a cluster is in one"
             hint = "set carbon.spread = false" if self.carbon.kind == "daily" else "give the data of one"
             raise InputError(config_key("carbon", self.carbon), problem, hint)
+        dates = signal.calendar
+        if dates is not None and dates.start_us is None and self.jobs.clock == "dates":
+            begun = replace(dates, start_us=int(jobs.start_s * 1e6))
+            signal = signal.on(shared({"carbon": begun})["carbon"])
         return SiteSignal(signal) if signal.is_known else None

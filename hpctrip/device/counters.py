@@ -83,7 +83,8 @@ class Zone:
             self._range_uj = int((folder / "max_energy_range_uj").read_text())
             self._file = self._path.open("rb", buffering=0)
         except (OSError, ValueError) as error:
-            raise Unavailable(f"{self._path}: {_reason(error)}") from error
+            path = getattr(error, "filename", None) or self._path
+            raise Unavailable(f"{path}: {_reason(error)}") from error
         limits_w = [ZONE_MOST_W]
         for file in folder.glob("constraint_*_power_limit_uw"):
             with suppress(OSError, ValueError):

@@ -23,7 +23,7 @@ from hpctrip.record.open_checked import open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
-from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
+from hpctrip.sim.traces.files import Flags, TimeUnit, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 R = TypeVar("R")
@@ -247,7 +247,12 @@ def _expand(pattern: str) -> list[Path]:
 
 
 def read_traces(
-    path: str | Path, column: str = "production", flags: Flags = "true-is-bad", synthetic_seed: int = 2019
+    path: str | Path,
+    column: str = "production",
+    flags: Flags = "true-is-bad",
+    time_unit: TimeUnit = "us",
+    timezone: str = "UTC",
+    synthetic_seed: int = 2019,
 ) -> pd.DataFrame:
     """Power utilisation of every domain in trace files, as a long frame: time_s, cell, domain, utilisation.
 
@@ -257,7 +262,9 @@ def read_traces(
     """
     is_synthetic = path == "synthetic"
     traces = (
-        synthetic_traces(synthetic_seed, column) if is_synthetic else read_trace_files(path, column, flags)
+        synthetic_traces(synthetic_seed, column)
+        if is_synthetic
+        else read_trace_files(path, column, flags, time_unit, timezone)
     )
     num_domains, num_steps = traces.util.shape
     frame = pd.DataFrame(

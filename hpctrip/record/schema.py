@@ -80,6 +80,11 @@ ATTRIBUTES: dict[str, Attribute] = {
     "synthetic_data": Attribute(False, "the training data were made up"),
     "synthetic_power": Attribute(False, "the power of the sites was made up"),
     "synthetic_signals": Attribute([], "which of carbon and price were made up for the sites", is_later=True),
+    "simulated_start": Attribute(
+        [],
+        "the moment at which simulated time begins in each dated series: input table, time, and end of its data",
+        is_later=True,
+    ),
     "num_ranks": Attribute(1, "number of ranks"),
     "transport": Attribute("", "how ranks exchange vectors"),
     "engine": Attribute("", "how a block of sites is trained"),

@@ -51,7 +51,7 @@ def facts_table(facts: Mapping[str, str], limit: int) -> Table:
 
 _AS_RECORDED = (
     *("status", "stop_reason", "scenario", "label", "seed", "data_source"),
-    *("synthetic_data", "synthetic_power", "synthetic_signals"),
+    *("synthetic_data", "synthetic_power", "synthetic_signals", "simulated_start"),
     *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
     *("stored_rounds", "hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
 )
@@ -149,6 +149,7 @@ def run_summary(facts: Facts) -> dict[str, str]:
         "data": f"{facts['workload']}{source}{_synthetic(facts['synthetic_data'])}",
         "local training": local_training(facts["local_training"]),
         "sites": f"{facts['num_sites']}, power {facts['power']}{_synthetic(facts['synthetic_power'])}",
+        **({"begins": "; ".join(facts["simulated_start"])} if facts["simulated_start"] else {}),
         **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
         **_target(facts),
         **drawn(facts),

@@ -110,6 +110,7 @@ def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[Ran
         "synthetic_data": host.task.synthetic,
         "synthetic_power": world.supply.synthetic,
         "synthetic_signals": world.synthetic_signals,
+        "simulated_start": world.start,
         "update_bytes": world.update_bytes,
         "compression": experiment.compression.kind,
         "payload_bytes": float(experiment.compression.payload_bytes(host.num_params))

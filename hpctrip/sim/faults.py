@@ -20,6 +20,8 @@ from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads
 from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
+LATEST_S = 1e9
+"""Listed outages from then on, 30 years, are likely seconds since 1970."""
 MOST_OUTAGES = 20_000_000
 """Random outages in memory, of all sites together: 320 MB, or 640 MB while they are drawn."""
 MOST_OUTAGES_A_ROUND = 1_000
@@ -179,5 +181,8 @@ def _read_outages(path: str, num_sites: int) -> ListedOutages:
     way_out = f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s"
     table.refuse("site", (site < 0) | (site >= num_sites), "is no site", way_out)
     table.refuse("start_s", start_s < 0, "is before the start", way_out)
+    table.refuse(
+        "start_s", start_s >= LATEST_S, "is later than any run: outages count from the simulated time 0"
+    )
     table.refuse("end_s", end_s <= start_s, "is not after start_s", way_out)
     return ListedOutages(num_sites, site, start_s, end_s)

@@ -6,6 +6,7 @@ T steps of a trace.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -14,11 +15,13 @@ from pydantic import Field, model_validator
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.base.series import next_step_s
+from hpctrip.base.series import Signal, next_step_s
 from hpctrip.base.validate import instance, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
-from hpctrip.sim.traces.files import Flags, TraceSet, read_trace_files, trace_files
+from hpctrip.sim.calendar import Calendar
+from hpctrip.sim.times import Moment, TimeZone, moment_us
+from hpctrip.sim.traces.files import Flags, TimeUnit, TraceSet, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 POWER_MODELS = Registry("power model", default="uniform")
@@ -31,6 +34,12 @@ class PowerSupply:
     """Power is constant within each step, which begins at a multiple of `step_s`; inf: it never changes."""
     synthetic: bool = True
     """Whether the numbers were made up; results say so wherever they show."""
+    calendar: Calendar | None = None
+    """Dates of the supply, which then has `on`; None: it has none."""
+
+    def on(self, calendar: Calendar) -> PowerSupply:
+        """The same supply cut to a calendar within its own, from whose start simulated time counts."""
+        raise NotImplementedError
 
     def at(self, clock_s: float) -> np.ndarray:
         """Power fraction P_i(t) in [0, 1] of every site, [N] float64."""
@@ -59,6 +68,8 @@ class PowerModel(Component):
         supply = instance(self.supply(num_sites, seed), PowerSupply, place, "its supply")
         positive(supply.step_s, place, "step_s")
         instance(supply.synthetic, bool, place, "synthetic")
+        if supply.calendar is not None:
+            instance(supply.calendar, Calendar, place, "its calendar")
         for name, values in instance(supply.describe(), dict, place, "its description").items():
             array = np.asarray(values)
             if not str(name).isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
@@ -107,22 +118,47 @@ class Trace(PowerModel):
     flags: Flags = "true-is-bad"
     """Meaning of `true` in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
     at_end: Literal["wrap", "raise"] = "wrap"
-    """When simulated time outlasts the trace: start it again, or stop with an error."""
+    """When simulated time outlasts the trace: start it again, or stop with an error, with offsets as soon as the trace
+    of one site is over."""
     offsets: bool = True
-    """Whether each site starts at its own random time of the trace; false: all start at its beginning."""
+    """Whether each site starts at its own random time of the trace; false: all start together, and a dated trace at the
+    same moment as the other dated series (`start`)."""
+    start: Moment | None = None
+    """Time of a dated trace at which simulated time begins, in UTC unless it has an offset; needs offsets = false.
+    Absent: that of the other dated series (carbon, price) if one of them names it, else the first that all of them
+    know."""
+    time_unit: TimeUnit = "us"
+    """Unit of a column `time`: microseconds, as in Google's files, milliseconds, or seconds."""
+    timezone: TimeZone = "UTC"
+    """Time zone of times without an offset in a column `datetime`, e.g. "Europe/Madrid"."""
     synthetic_seed: int = 2019
     """Seed of the synthetic month; apart from the run's seed, so that all runs see the same month."""
+
+    @model_validator(mode="after")
+    def _start_of_all(self) -> Self:
+        if self.start is not None and self.offsets:
+            raise ValueError(
+                "start needs offsets = false: with offsets each site starts at a time of its own"
+            )
+        return self
 
     def supply(self, num_sites: int, seed: int) -> TraceSupply:
         """Read the traces and draw each site's domain and offset from (seed, "trace-domain" / "trace-offset")."""
         if self.path == "synthetic":
             traces = synthetic_traces(self.synthetic_seed, self.column)
         else:
-            traces = read_trace_files(self.path, self.column, self.flags)
+            traces = read_trace_files(self.path, self.column, self.flags, self.time_unit, self.timezone)
         num_domains, num_steps = traces.util.shape
         domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
         offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)
-        return TraceSupply(traces, domain, offset if self.offsets else np.zeros_like(offset), self.at_end)
+        supply = TraceSupply(traces, domain, offset if self.offsets else np.zeros_like(offset), self.at_end)
+        if self.start is not None and not traces.is_dated:
+            raise InputError(f"power.start = {self.start!r}", "needs a trace with dates", "leave it out")
+        if traces.is_dated and not self.offsets:
+            end_us = traces.start_us + round(traces.duration_s * 1e6)
+            start_us = None if self.start is None else moment_us(self.start)
+            supply.calendar = Calendar(traces.start_us, end_us, start_us)
+        return supply
 
 
 class TraceSupply(PowerSupply):
@@ -133,21 +169,37 @@ class TraceSupply(PowerSupply):
         self.step_s = traces.step_s
         self.synthetic = traces.synthetic
         self._domain, self._offset, self._at_end = domain, offset, at_end
-        self._num_steps = traces.util.shape[1]
+        num_steps = traces.util.shape[1]
         # Each trace twice in a row, [D * 2T]: a circular shift is one add and one gather, without a modulo per site.
         self._spare = np.tile(1.0 - traces.util, 2).ravel()
-        self._first = domain * (2 * self._num_steps) + offset
+        self._first = domain * (2 * num_steps) + offset
+        self._steps = Signal(np.arange(num_steps) * self.step_s, np.arange(num_steps), traces.duration_s)
+        self._begin_s, self._until_s = 0.0, (num_steps - offset.max(initial=0)) * self.step_s
+
+    def on(self, calendar: Calendar) -> TraceSupply:
+        """The same traces, whose common steps are cut to the calendar."""
+        supply = copy(self)
+        begin_s, end_s = (
+            (time_us - self.traces.start_us) / 1e6 for time_us in (calendar.first_us, calendar.end_us)
+        )
+        supply.calendar, supply._steps = calendar, self._steps.cut(begin_s, end_s)
+        supply._begin_s, supply._until_s = calendar.offset_s, calendar.duration_s - calendar.offset_s
+        return supply
 
     def at(self, clock_s: float) -> np.ndarray:
-        """P_i of every site, [N]. Past the end of the trace: wraps, or raises InputError (`at_end`)."""
-        step = int(clock_s // self.step_s)
-        if step >= self._num_steps and self._at_end == "raise":
+        """P_i of every site, [N]. Past the end of a site's trace: wraps, or raises InputError (`at_end`)."""
+        if clock_s >= self._until_s and self._at_end == "raise":
             raise InputError(
                 "power.at_end",
-                f"simulated time {clock_s:g} s is past the end of the power trace, {self.traces.duration_s:g} s long",
-                'set at_end = "wrap" to start it again, or give longer traces',
+                f"simulated time {clock_s:g} s is past the end of a site's power trace, {self._until_s:g} s",
+                'set at_end = "wrap" to start it again, set offsets = false, or give longer traces',
             )
-        return self._spare.take(self._first + step % self._num_steps)
+        return self._spare.take(self._first + int(self._steps.at(clock_s + self._begin_s)))
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The end of the present step."""
+        change_s = self._steps.next_change_s(clock_s + self._begin_s) - self._begin_s
+        return max(change_s, float(np.nextafter(clock_s, np.inf)))
 
     def describe(self) -> dict[str, np.ndarray]:
         """The name of each site's domain, e.g. "cella_pdu6", [N] texts, and its offset in steps, [N] integers."""

@@ -15,6 +15,7 @@ from hpctrip.base.series import mean, spans
 from hpctrip.base.units import GB, J_PER_KWH
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
+from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import SPENT, Accounts
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
@@ -23,6 +24,7 @@ from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.times import utc
 from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
 
@@ -85,6 +87,7 @@ class World:
             table: model.checked_signal(table, sites, len(distance_m), seed)
             for table, model in (("carbon", carbon), ("price", price))
         }
+        supply, signals = _on_one_calendar(supply, signals)
         comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
@@ -127,6 +130,14 @@ class World:
         """The input tables whose signals are synthetic."""
         return [table for table, signal in self.signals.items() if signal.synthetic]
 
+    @property
+    def start(self) -> list[str]:
+        """The moment at which simulated time begins in each dated series, and the end of its data, as texts."""
+        return [
+            f"{table} {utc(dates.begin_us)} UTC, data until {utc(dates.end_us)}"
+            for table, dates in _calendars(self.supply, self.signals).items()
+        ]
+
     def down(self, clock_s: float) -> np.ndarray:
         """Which sites are out at that time, [N] bool."""
         return self.outages.at(clock_s) | self.spent
@@ -155,6 +166,23 @@ class World:
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
+
+
+def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
+    """{input table: calendar} of the series that have dates."""
+    series = {"power": supply, **signals}
+    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
+
+
+def _on_one_calendar(
+    supply: PowerSupply, signals: dict[str, GridSignal]
+) -> tuple[PowerSupply, dict[str, GridSignal]]:
+    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
+    dates = shared(_calendars(supply, signals))
+    on_time = {
+        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
+    }
+    return supply.on(dates["power"]) if "power" in dates else supply, on_time
 
 
 def round_times(

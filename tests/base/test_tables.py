@@ -10,7 +10,6 @@ import pytest
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.times import moments_us
 
 
 @pytest.fixture
@@ -96,15 +95,27 @@ def test_whole_numbers_are_whole_and_exact(table):
         assert "is not a whole number below 2^53" in fault(table(f"site\n{text}\n").integers, "site")
 
 
-def test_flags_texts_and_times_are_converted_or_refused(table):
-    found = table("flag,name,when\nTRUE,a,2019-05-01 00:05:00\n0,b,2019-05-01T00:05\n,,now\n")
+def test_flags_and_texts_are_converted_or_refused(table):
+    found = table("flag,name\nTRUE,a\n0,b\n,\n")
     assert found.flags("flag", empty=True).tolist() == [True, False, True]
     assert "line 4: flag = '' is neither" in fault(found.flags, "flag")
     assert "line 4: name = '' is missing" in fault(found.texts, "name")
-    assert "line 4: when = 'now' is no time" in fault(moments_us, found, "when")
-    assert np.diff(moments_us(table("when\n2019-05-01\n2019-05-02\n"), "when")).tolist() == [86_400_000_000]
-    for text in ("2019-02-30", "05/01/2019", "2019", ""):
-        assert "is no time" in fault(moments_us, table(f"when,x\n{text},1\n"), "when")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from;to;price [EUR/MWh]\n01.10.2023 00:00;01.10.2023 01:00;12,34\n",
+        "time;price\n2023-10-01;12\n",
+        "time\tprice\n2023-10-01\t12\n",
+    ],
+)
+def test_other_separators_are_named(table, text):
+    assert "fields are separated by commas, not " in fault(lambda: table(text).numbers("price"))
+
+
+def test_a_decimal_comma_is_named(table):
+    assert "write a decimal point" in fault(table('time,price\n1,"12,34"\n').numbers, "price")
 
 
 def test_where_values_may_lack_only_empty_fields_do(table):

@@ -65,6 +65,22 @@ def test_show_export_verify_and_diff_take_it(hpctrip, simulated, fifo, tmp_path)
     assert other.code == 1 and "input: seed: 0 | 1" in other.out and "jobs: " in other.out
 
 
+def test_the_times_at_which_jobs_and_budget_begin_are_shown(hpctrip, tmp_path):
+    (tmp_path / "jobs.csv").write_text("submit_s,gpus,duration_s\n36000,1,600\n")
+    (tmp_path / "power.csv").write_text("time_s,power_w\n0,5000\n36000,3000\n72000,5000\n")
+    files = [
+        f"jobs={{kind='csv', path='{tmp_path}/jobs.csv'}}",
+        f"budget={{kind='power', path='{tmp_path}/power.csv'}}",
+    ]
+    ended = hpctrip("cluster", *lines(*files), "--out", tmp_path / "run.h5")
+    assert "jobs 36000 s; budget 36000 s" in ended.out
+    run = open_cluster(tmp_path / "run.h5")
+    assert run.meta["simulated_start"] == ["jobs 36000 s", "budget 36000 s"]
+    assert run.intervals.limit_w.iloc[-1] == 3000
+    assert hpctrip("verify", tmp_path / "run.h5", "--data", tmp_path).out == f"{tmp_path / 'run.h5'}: ok\n"
+    assert "# simulated time begins: jobs 36000 s\n" in hpctrip("cluster", "check", *lines(*files)).out
+
+
 def test_show_tells_the_grams_where_the_intensity_is_known(hpctrip, simulated, fifo):
     assert "CO2" not in hpctrip("show", fifo).out
     known = simulated("scheduler.kind=fifo", "carbon={kind='daily', mean=250.0, swing=100.0, spread=false}")

@@ -146,6 +146,74 @@ def test_power_runs_out_and_the_last_job_waits_for_it(jobs, tmp_path):
     assert result.jobs.starts.tolist() == [2] and result.jobs.work_left.tolist() == [0]
 
 
+@pytest.mark.parametrize(
+    ("submit_s", "start", "limits_w", "texts"),
+    [
+        (36_000, {}, [700, 5000], ["jobs 36000 s", "budget 36000 s"]),
+        (36_000, {"start_s": 0.0}, [5000, 700], ["jobs 36000 s", "budget 0 s"]),
+        (
+            36_000 + 2 * 108_000,
+            {},
+            [700, 5000],
+            ["jobs 252000 s", "budget 252000 s"],
+        ),  # it starts again every 30 h
+        (0, {}, [5000, 700], ["jobs 0 s", "budget 0 s"]),
+    ],
+)
+def test_jobs_and_the_file_of_a_budget_share_one_clock(jobs, tmp_path, submit_s, start, limits_w, texts):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n0,5000\n36000,700\n72000,5000\n")
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv"), **start}
+    own = scenario(jobs=jobs(f"{submit_s},1,3600", f"{submit_s + 600},1,3600"), budget=budget)
+    simulator = own.simulator()
+    assert [simulator.limit.limit_w(at_s, at_s + 1, 0, 0) for at_s in (0, 36_000)] == limits_w
+    assert simulator.limit.next_change_s(0) == 36_000 and own.start(simulator) == texts
+
+
+def test_jobs_and_carbon_with_dates_begin_at_one_moment(tmp_path, zones):
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus,cluster\n2022-06-01 01:30:00,600,1,a\n")
+    trace = {"kind": "philly", "path": str(tmp_path / "philly.csv")}
+    own = scenario(jobs=trace, carbon=zones("ES"))
+    simulator = own.simulator()
+    assert [simulator.carbon.at(hour * 3600.0) for hour in (0, 0.5, 1.5)] == [500, 100, 100]
+    assert own.start(simulator) == ["jobs 2022-06-01T01:30:00 UTC", "carbon 2022-06-01T01:30:00 UTC"]
+    named = scenario(jobs=trace, carbon=zones("ES") | {"start": "2022-06-01T00:00"}).simulator()
+    assert named.carbon.at(0.0) == 100
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus,cluster\n2017-10-09 01:30:00,600,1,a\n")
+    with pytest.raises(
+        InputError, match=r"carbon.start = '2017-10-09T01:30:00': lies outside the data of carbon"
+    ):
+        scenario(jobs=trace, carbon=zones("ES")).simulator()
+
+
+def test_jobs_without_seconds_of_their_own_begin_with_the_file(tmp_path):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n3600,5000\n7200,700\n")
+    own = scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")})
+    simulator = own.simulator()
+    assert simulator.limit.limit_w(0, 1, 0, 0) == 5000
+    assert own.start(simulator) == ["budget at its first time"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "problem"),
+    [
+        ({}, "0,5000\n0.3,700\n", "column time_s has a median interval of 0.3 s; a file has 1 s to 1 day"),
+        ({}, "0,5000\n300000,700\n", "column time_s has a median interval of 300000 s"),
+        ({"watts": 5.0, "path": None}, "", "start_s needs path"),
+    ],
+)
+def test_files_of_budgets_in_another_unit_are_refused(tmp_path, keys, text, problem):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n" + text)
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv"), "start_s": 0.0} | keys
+    with pytest.raises(InputError, match=problem):
+        scenario(budget={key: value for key, value in budget.items() if value is not None}).simulator()
+
+
+def test_watts_in_another_unit_are_warned_of(tmp_path, caplog):
+    (tmp_path / "power.csv").write_text("time_s,power_w\n0,5\n3600,7\n")
+    scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")}).simulator()
+    assert "highest power_w is 7 W" in caplog.text
+
+
 @pytest.mark.parametrize("off", [{"off_after_s": "never"}, {"hot_spares": 2}, {"off_after_s": 7200.0}])
 def test_nodes_without_a_job_keep_the_limit_too_while_no_job_is_there(off, jobs, tmp_path):
     (tmp_path / "power.csv").write_text("time_s,power_w\n0,9000\n1200,500\n4800,9000\n9000,9000\n")

@@ -59,6 +59,12 @@ def test_a_counter_that_shows_no_number_is_named(rapl_tree, content):
         cpus()
 
 
+def test_a_missing_file_of_a_counter_is_named(rapl_tree):
+    (rapl_tree.zone("0", "package-0") / "max_energy_range_uj").unlink()
+    with pytest.raises(Unavailable, match="intel-rapl:0/max_energy_range_uj: No such file"):
+        cpus()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_counter_that_only_root_may_read_is_named(rapl_tree):
     (rapl_tree.zone("0", "package-0") / "energy_uj").chmod(0)

@@ -62,6 +62,14 @@ def test_a_run_records_what_every_site_took(run):
     assert (out[["compute_energy_j", "wait_energy_j", "comm_energy_j"]] == 0).all(axis=None)
 
 
+def test_the_moment_at_which_dated_series_begin_is_recorded_and_shown(run, lines, hpctrip, tiny):
+    (moment,) = run.meta["simulated_start"]
+    assert moment == "carbon 2022-01-01T00:55:00 UTC, data until 2022-01-01T06:00:00"
+    assert moment in " ".join(hpctrip("show", run.path).out.split())
+    checked = hpctrip("check", tiny, *[part for line in lines for part in ("-o", line)])
+    assert f"# simulated time begins: {moment}\n" in checked.out
+
+
 def test_sites_that_have_spent_their_budget_train_no_more(run):
     cohorts = run.cohorts
     taken_j = cohorts[["compute_energy_j", "wait_energy_j", "comm_energy_j"]].sum(axis=1)

@@ -7,6 +7,7 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.cluster.site_power import ClusterPower
+from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.power import POWER_MODELS, Trace
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -86,13 +87,38 @@ def test_each_site_starts_at_its_own_offset_and_wraps_at_the_end(path):
         assert supply.at(step * 300.0) == pytest.approx(expected)
 
 
-def test_raise_stops_where_the_trace_ends(path):
-    supply = Trace(path=path, at_end="raise").supply(num_sites=3, seed=1)
-    assert len(supply.at(1199.0)) == 3
+@pytest.mark.parametrize("offsets", [False, True])
+def test_raise_stops_where_the_first_trace_of_a_site_ends(path, offsets):
+    supply = Trace(path=path, at_end="raise", offsets=offsets).supply(num_sites=3, seed=1)
+    end_s = 1200.0 - 300 * supply.describe()["trace_offset"].max()
+    assert end_s < 1200 if offsets else end_s == 1200
+    assert len(supply.at(end_s - 1)) == 3
     with pytest.raises(
-        InputError, match=r"simulated time 1200 s is past the end of the power trace, 1200 s long"
+        InputError, match=f"simulated time {end_s:g} s is past the end of a site's power trace"
     ):
-        supply.at(1200.0)
+        supply.at(end_s)
+
+
+def test_a_dated_trace_begins_within_a_step_and_is_cut_to_the_calendar_of_others(tmp_path):
+    rows = [f"2022-01-01 0{h}:00,a,pdu1,0.{h}" for h in range(6)]
+    (tmp_path / "cella.csv").write_text("datetime,cell,pdu,production_power_util\n" + "\n".join(rows))
+    trace = Trace(path=str(tmp_path), offsets=False)
+    supply, hour_us = trace.supply(num_sites=1, seed=1), 3_600_000_000
+    own = supply.calendar
+    assert own.duration_s == 6 * 3600 and own.start_us is None
+    half_past_two_us = own.first_us + hour_us * 5 // 2
+    supply = supply.on(Calendar(own.first_us + hour_us, own.first_us + 5 * hour_us, half_past_two_us))
+    spent = [round(1 - float(supply.at(half_hour * 1800.0)[0]), 3) for half_hour in range(9)]
+    assert spent == [0.2, 0.3, 0.3, 0.4, 0.4, 0.1, 0.1, 0.2, 0.2]  # from 05:00 on again as from 01:00
+    assert supply.next_change_s(0.0) == 1800 and supply.next_change_s(4 * 1800.0) == 5 * 1800
+
+
+def test_traces_that_begin_anywhere_have_no_moment_of_start(path):
+    assert Trace(path=path).supply(1, 1).calendar is None
+    with pytest.raises(InputError, match="needs a trace with dates"):
+        Trace(path=path, offsets=False, start="2022-01-01").supply(1, 1)
+    with pytest.raises(ValueError, match="start needs offsets = false"):
+        Trace(path=path, start="2022-01-01")
 
 
 def test_without_a_file_it_follows_the_synthetic_month_and_says_so():

@@ -95,7 +95,9 @@ def test_simulated_time_may_begin_inside_the_data(tmp_path):
     assert grid.at(42.4 * 3600)[0] == 47
     with pytest.raises(InputError, match=r"carbon.at_end: simulated time 153000 s is past the end"):
         grid.at(42.5 * 3600)
-    with pytest.raises(InputError, match="lies outside the data, 2022-01-01T00:00:00 to 2022-01-03T00:00:00"):
+    with pytest.raises(
+        InputError, match="lies outside the data of carbon, 2022-01-01T00:00:00 to 2022-01-03"
+    ):
         signal("csv", path=path, start="2022-01-03")
 
 
@@ -122,6 +124,72 @@ def test_clocks_that_are_set_back_show_an_hour_twice_and_skip_one_in_spring(tmp_
         signal("csv", path=str(file), timezone="Europe/Madrid")
     file.write_text("time,per_kwh\n2022-03-27T01:30+01:00,1\n2022-03-27T01:30Z,2\n")
     assert signal("csv", path=str(file)).next_change_s(0.0) == 3600
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_all_hours_of_the_day_when_clocks_are_set_back_are_there_in_rows_of_either_order(tmp_path, order):
+    hours = [*range(3), *range(2, 24)]
+    rows = [f"2025-10-26 {hour:02}:00,{0 if hour == 2 else i}" for i, hour in enumerate(hours)]
+    (tmp_path / "be.csv").write_text("time,per_kwh\n" + "\n".join(rows[::order]))
+    grid = signal("csv", path=str(tmp_path / "be.csv"), timezone="Europe/Brussels")
+    assert grid.series[0].value.tolist() == [0, 1, 0, 0, *range(4, 25)]
+    assert grid.series[0].start_s.tolist() == [3600.0 * hour for hour in range(25)]
+
+
+def test_contradicting_rows_may_be_local_times_that_clocks_show_twice(tmp_path):
+    (tmp_path / "A.csv").write_text("time,per_kwh\n2025-10-26 02:00,1\n2025-10-26 02:00,2\n")
+    with pytest.raises(
+        InputError, match=r"keep one of them; where clocks that were set back .* set timezone"
+    ):
+        signal("csv", path=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("column", "unit", "factor"),
+    [
+        ("per_kwh", "lb per MWh", 0.45359237),
+        ("CO2 (lbs/MWh)", "lb per MWh", 0.45359237),
+        ("kgCO2eq/kWh", "kg per kWh", 1000),
+        ("t CO₂ per MWh", "t per MWh", 1000),
+        ("kg/MWh", "kg per MWh", 1),
+        ("kg/MWh", "per kWh", 1),
+        ("Actual Carbon Intensity (gCO2/kWh)", "per kWh", 1),
+    ],
+)
+def test_masses_and_energies_have_units(tmp_path, column, unit, factor):
+    path = hourly(tmp_path, column=column, value=lambda zone, hour: 500)
+    assert signal("csv", path=path, value_column=column, unit=unit).at(0.0)[0] == pytest.approx(500 * factor)
+
+
+@pytest.mark.parametrize(
+    ("column", "table", "unit", "problem"),
+    [
+        ("CO2 (lb/MWh)", "carbon", "per kWh", "set unit = 'lb per MWh'"),
+        ("[EUR/MWh]", "price", "per kWh", "set unit = 'per MWh'"),
+        ("gCO2/kWh", "carbon", "per MWh", "set unit = 'per kWh'"),
+        ("EUR", "price", "lb per MWh", "price.unit = 'lb per MWh': is a mass"),
+    ],
+)
+def test_a_column_in_another_unit_than_is_read_is_refused(tmp_path, column, table, unit, problem):
+    path = hourly(tmp_path, column=column)
+    with pytest.raises(InputError, match=problem):
+        signal("csv", table=table, path=path, value_column=column, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("table", "highest", "warned"),
+    [
+        ("carbon", 0.6, 1),
+        ("carbon", 600, 0),
+        ("carbon", 0, 0),
+        ("carbon", 6e5, 1),
+        ("price", 90, 0),
+        ("price", 400, 1),
+    ],
+)
+def test_values_that_no_grid_has_are_warned_of(tmp_path, caplog, table, highest, warned):
+    signal("csv", table=table, path=hourly(tmp_path, value=lambda zone, hour: highest))
+    assert [f"{table}.unit" in record.getMessage() for record in caplog.records] == [True] * warned
 
 
 def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
@@ -235,6 +303,24 @@ def test_answers_of_the_uk_carbon_intensity_api_are_read_as_they_come(tmp_path):
     assert signal("uk-carbon-intensity", path=path, value="forecast").at(0.0)[0] == 266
     with pytest.raises(InputError, match="holds 1 values of GB"):
         signal("uk-carbon-intensity", path=path, value="actual")
+
+
+def test_an_actual_intensity_replaces_the_forecast_of_another_answer(tmp_path):
+    first = half_hours({"forecast": 130, "actual": 131}, {"forecast": 137, "actual": None})
+    second = half_hours({}, {"forecast": 137, "actual": 150}, {"forecast": 140, "actual": 141})[1:]
+    second[1]["from"] = "2018-01-20T13:00Z"
+    for name, answer in (("1.json", first), ("2.json", second)):
+        (tmp_path / name).write_text(json.dumps({"data": answer}))
+    grid = signal("uk-carbon-intensity", path=str(tmp_path))
+    assert grid.series[0].value.tolist() == [131, 150, 141]
+    assert signal("uk-carbon-intensity", path=str(tmp_path), value="forecast").at(1800.0)[0] == 137
+    second[0]["intensity"]["actual"] = None
+    second[0]["intensity"]["forecast"] = 138
+    (tmp_path / "2.json").write_text(json.dumps({"data": second}))
+    with pytest.raises(
+        InputError, match="holds 137 and 138 of GB at 2018-01-20T12:30:00 UTC; keep one of them"
+    ):
+        signal("uk-carbon-intensity", path=str(tmp_path))
 
 
 def test_a_region_has_its_name_and_forecasts(tmp_path):

@@ -131,6 +131,42 @@ def test_the_interval_is_inferred_and_must_be_one_for_all_files(tmp_path):
     assert "its interval is 300 s, but that of" in fault(tmp_path)
 
 
+@pytest.mark.parametrize(("per_second", "unit"), [(1000, "ms"), (1, "s")])
+def test_times_in_another_unit_are_refused_or_read_in_it(tmp_path, per_second, unit):
+    lines = [f"{(1_714_521_600 + 300 * i) * per_second},a,pdu6,0.9,0.{i},false,false" for i in range(5)]
+    file = write(tmp_path / "cella_pdu6.csv", lines)
+    assert fault(file) == (
+        f"{file}: column time, read in us, has a median interval of {per_second * 3e-4:g} s; a trace has 1 s to 1 day; "
+        f'set time_unit = "{unit}"'
+    )
+    traces = read_trace_files(file, time_unit=unit)
+    assert traces.step_s == 300 and traces.is_dated and traces.start_us == 1_714_521_600_000_000
+    assert "column time, read in s, has a median interval of 3e+08 s" in fault(
+        write(file, rows(0.1, 0.2, 0.3)), time_unit="s"
+    )
+
+
+def test_local_times_are_of_a_zone_and_clocks_that_show_an_hour_twice_are_a_way_out(tmp_path):
+    times = ["01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]
+    lines = [f"2025-10-26 {time},a,{pdu},0.{i}" for pdu in ("p1", "p2") for i, time in enumerate(times)]
+    file = write(tmp_path / "cella.csv", lines, "datetime,cell,pdu,production_power_util")
+    traces = read_trace_files(file, timezone="Europe/Brussels")
+    assert traces.util.tolist() == [[0, 0.1, 0.2, 0.3, 0.4, 0.5]] * 2 and traces.step_s == 1800
+    problem = "at time 2025-10-26T02:00:00 contradicts another row of that time, 0.3; keep one of them; where clocks"
+    assert problem in fault(file)
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S+00:00", "%Y-%m-%dT%H:%M:%S.0000000+0000"]
+)
+def test_times_with_offsets_are_read(tmp_path, form):
+    times = pd.date_range("2024-05-01", periods=3, freq="5min")
+    lines = [f"{time.strftime(form)},a,pdu1,0.{i}" for i, time in enumerate(times)]
+    traces = read_trace_files(write(tmp_path / "x.csv", lines, "datetime,cell,pdu,production_power_util"))
+    assert traces.is_dated and traces.start_us == times[0].value // 1000
+    assert traces.util.tolist() == [[0, 0.1, 0.2]]
+
+
 def test_rows_off_the_grid_are_refused(tmp_path):
     lines = [*rows(0.1, 0.2, 0.3), "1260000000,a,pdu6,0.9,0.4,false,false"]
     assert "line 5: time = '1260000000' is not a whole number of 300 s steps" in fault(
@@ -261,6 +297,15 @@ def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
     again = read_trace_files(packed)
     assert again.util.tolist() == [[0.1, 0.2, 0.2, 0.4], [0.5, 0.6, 0.7, 0.8]]
     assert not again.synthetic
+
+
+def test_the_importer_names_the_unit_of_times_and_reads_it(tmp_path):
+    lines = [line.replace("000000,a", ",a") for line in rows(0.1, 0.2, 0.3)]
+    file = write(tmp_path / "cella_pdu6.csv", lines)
+    refused = run("import_powerdata2019.py", file)
+    assert refused.exit_code == 2 and 'set time_unit = "s"' in refused.output
+    read = run("import_powerdata2019.py", file, "--time-unit", "s")
+    assert read.exit_code == 0 and "1 domains, 3 steps of 300 s" in read.output
 
 
 def test_the_importer_reports_a_broken_file_and_writes_nothing(tmp_path):

@@ -165,6 +165,10 @@ def test_between_two_changes_nothing_changes(listed, at):
         ("3,0,1\n", "line 2: site = '3' is no site"),
         ("0,0,1\n0.5,0,1\n", "line 3: site = '0.5' is not a whole number"),
         ("0,5,5\n", "line 2: end_s = '5' is not after start_s"),
+        (
+            "0,1591728061,1591728161\n",
+            "line 2: start_s = '1591728061' is later than any run: outages count from",
+        ),
         ("0,-1,5\n", "line 2: start_s = '-1'"),
         ("0,x,5\n", "line 2: start_s = 'x' is not a finite number"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -62,6 +62,8 @@ class Jobs:
     duration_s: np.ndarray
     """[N] running time on the requested GPUs at the highest frequency; NaN if the trace has the work."""
     profiles: tuple[Profile, ...]
+    start_s: float
+    """Time of the first submission in the trace's own clock."""
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -89,6 +91,9 @@ class Trace(Component):
 
     synthetic: ClassVar[bool] = False
     """Whether the jobs are generated."""
+    clock: ClassVar[Literal["seconds", "dates", "none"]] = "seconds"
+    """Clock of the times of submission: that of all files whose times are seconds, dates, or none that a file may
+    share."""
     load: float = Field(1.0, gt=0, le=1e6)
     """Factor by which jobs are submitted faster than in the trace; their lengths are unchanged."""
     first: int | None = Field(None, ge=1)
@@ -137,6 +142,7 @@ class Trace(Component):
             steps=steps,
             duration_s=duration_s,
             profiles=tuple(raw.profiles.get(kind) or catalogue.profile(*kind) for kind in numbers),
+            start_s=float(submit_s[0]),
         )
 
 
@@ -156,7 +162,8 @@ class TraceFile(Trace):
 def submission_times(table: Table, name: str) -> np.ndarray:
     """Read a column of submission times, [N] seconds. Raises InputError if they are negative or decrease."""
     submit_s = table.numbers(name)
-    table.refuse(name, (submit_s < 0) | (submit_s > LONGEST_S), f"is no time from 0 to {LONGEST_S:g} s")
+    beyond = (submit_s < 0) | (submit_s > LONGEST_S)
+    table.refuse(name, beyond, f"is no time from 0 to {LONGEST_S:g} s", "subtract the first of them from all")
     falls = np.diff(submit_s, prepend=-np.inf) < 0
     table.refuse(name, falls, "is before the line above", "sort the trace by the time of submission")
     return submit_s

@@ -10,7 +10,6 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.text import unknown_name
-from hpctrip.base.times import moments_us
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import (
@@ -25,6 +24,7 @@ from hpctrip.cluster.traces.base import (
     step_counts,
     submission_times,
 )
+from hpctrip.sim.times import column_us
 
 
 @TRACES.add
@@ -102,6 +102,7 @@ class Philly(TraceFile):
     """
 
     kind = "philly"
+    clock = "dates"
     cluster: str | None = Field(None, max_length=100)
     """Virtual cluster whose jobs are used, e.g. "ee9e8c"; absent: all."""
 
@@ -110,7 +111,7 @@ class Philly(TraceFile):
         table = self.table("timestamp", "duration", "num_gpus", "cluster")
         clusters = np.array(table.texts("cluster"))
         duration_s = durations(table, "duration", may_lack=True)
-        submit_s = moments_us(table, "timestamp") / 1e6
+        submit_s = column_us(table, "timestamp") / 1e6
         gpus = gpu_counts(table, "num_gpus")
         chosen = ~np.isnan(duration_s)
         if self.cluster is not None:
@@ -140,7 +141,13 @@ class Openb(TraceFile):
         table.refuse("num_gpu", (gpus < 0) | (gpus > 1024), "is no number of GPUs from 0 to 1,024")
         created_s, deleted_s = table.numbers("creation_time"), table.numbers("deletion_time")
         scheduled_s = table.numbers("scheduled_time", may_lack=True)
-        table.refuse("creation_time", (created_s < 0) | (created_s > LONGEST_S), "is no time")
+        beyond = (created_s < 0) | (created_s > LONGEST_S)
+        table.refuse(
+            "creation_time",
+            beyond,
+            f"is no time from 0 to {LONGEST_S:g} s",
+            "subtract the first of them from all",
+        )
         ends_early = deleted_s < np.fmax(scheduled_s, created_s)
         table.refuse("deletion_time", ends_early, "is before the pod was there")
         jobs = (gpus > 0) & (deleted_s > scheduled_s)  # false for a pod that was never scheduled
@@ -159,6 +166,7 @@ class Synthetic(Trace):
 
     kind = "synthetic"
     synthetic = True
+    clock = "none"
     num_jobs: int = Field(200, ge=1, le=1_000_000)
     """Number of jobs."""
     span_s: Seconds = Field(48 * 3600.0, gt=0, le=LONGEST_S)

@@ -109,10 +109,11 @@ def _each_run(runs: Sequence[str]) -> list[Subject]:
     return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
 
 
-def _traces(traces: str, column: str, flags: str) -> list[Subject]:
+def _traces(traces: str, column: str, flags: str, time_unit: str = "us") -> list[Subject]:
     return [
         Subject(
-            read_traces(traces, column, flags), [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")]
+            read_traces(traces, column, flags, time_unit),
+            [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")],
         )
     ]
 
@@ -131,7 +132,8 @@ def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
     column, path = power["column"], power["path"]
     if path != "synthetic":
         refuse_other_traces(path, runs[0])
-    return read_traces(path, column, power["flags"], power["synthetic_seed"])
+    options = {key: power[key] for key in ("time_unit", "timezone") if key in power}  # older files have none
+    return read_traces(path, column, power["flags"], synthetic_seed=power["synthetic_seed"], **options)
 
 
 RUNS_ARGUMENT = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
@@ -151,6 +153,13 @@ _TRACES = (
         default="true-is-bad",
         show_default=True,
         help="What true means in the flag columns.",
+    ),
+    click.Option(
+        ["--time-unit"],
+        type=click.Choice(["us", "ms", "s"]),
+        default="us",
+        show_default=True,
+        help="Unit of a column `time`.",
     ),
 )
 

@@ -2,37 +2,45 @@
 
 A value holds until the next one. A missing or empty value is bridged by the one before it, as long as no gap is longer
 than `longest_gap_s`; equal repeated rows count once, and rows may be in any order. All zones begin and end where the
-shortest does.
+shortest does, and so do all dated series of a run.
 """
 
 from __future__ import annotations
 
 import glob
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName, read_unpacked
 from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
-from hpctrip.base.times import moment_us, moments_us, time_zone
 from hpctrip.base.units import Seconds
 from hpctrip.config.sources import Reads, files_at, is_pattern
+from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, column_us, moment_us, moments_us, utc
 
 _PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
+_MASSES_PER_KWH = {"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237}
+_UNIT_IN_NAME = re.compile(r"(?:\b(lb|kg|t)s?[ _]?(?:CO[2₂][\w. ]*)?)?(?:/|[ _]per[ _])([kM]Wh)")
+"""The unit that the name of a column tells, as in "kgCO2eq/MWh"."""
+_USUAL = {"carbon": (2.0, 3000.0), "price": (0.0, 100.0)}
+"""{table: bounds of the highest value for a kilowatt-hour}, beyond which the unit is likely another one."""
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
+
+_logger = logging.getLogger(__name__)
 
 
 def signal_files(value: str) -> list[Path]:
@@ -43,28 +51,29 @@ def signal_files(value: str) -> list[Path]:
     return paths
 
 
-def _start(text: str) -> str:
-    try:
-        moment_us(text, UTC)
-    except ValueError as error:
-        raise ValueError(f"{text!r} {error}") from None
-    return text
-
-
-def zone_rows(zone: Sequence[str] | str, time_us: Sequence[int], value: Sequence[float]) -> pd.DataFrame:
-    """Rows of a file: the zone, the microseconds since 1970, and the value per kilowatt-hour, NaN where it is
-    missing."""
-    return pd.DataFrame({"zone": zone, "time_us": time_us, "value": value}).astype({"value": float})
+def zone_rows(
+    zone: Sequence[str] | str,
+    time_us: Sequence[int],
+    value: Sequence[float],
+    rank: Sequence[int] | int = 0,
+) -> pd.DataFrame:
+    """Rows of a file: the zone, the microseconds since 1970, and the value per kilowatt-hour, NaN where it is missing.
+    A value of higher `rank` replaces others of its zone and time."""
+    rows = {"zone": zone, "time_us": time_us, "value": value, "rank": rank}
+    return pd.DataFrame(rows).astype({"value": float})
 
 
 class FileSignal(SignalModel):
     """Base of the signals from files."""
 
+    contradiction: ClassVar[str] = "keep one of them"
+    """Way out where two rows of a zone and time differ."""
     path: Annotated[PathName, Reads(find=signal_files)]
     """A file, a folder or a pattern of files; several files may be of one zone or of several."""
-    start: Annotated[str, AfterValidator(_start)] | None = None
+    start: Moment | None = None
     """Time of the data at which simulated time begins, in UTC unless it has an offset, e.g. "2022-06-01T00:00". Absent:
-    their first."""
+    that of the other dated series (carbon, price, power) if one of them names it, else the first that all of them
+    know."""
     at_end: Literal["wrap", "raise"] = "wrap"
     """When simulated time outlasts the data: start them again, or stop with an error."""
     site_column: str | None = None
@@ -85,29 +94,33 @@ class FileSignal(SignalModel):
             if files[-1].empty:
                 raise InputError(place, "holds no values")
         zones = {
-            str(name): _clean(rows, table, self.longest_gap_s)
+            str(name): _clean(rows, table, self.longest_gap_s, self.contradiction)
             for name, rows in pd.concat(files).groupby("zone")
         }
+        highest = max(float(rows.value.abs().max()) for rows in zones.values())
+        low, high = _USUAL[table]
+        if 0 < highest < low or highest > high:
+            _logger.warning(
+                "%s.path = %r: the highest value is %g for a kilowatt-hour; if it is in another unit, set %s.unit",
+                *(table, self.path, highest, table),
+            )
         first_us = max(int(rows.time_us.iloc[0]) for rows in zones.values())
         # the last value holds for the median time between two
         end_us = min(int(rows.time_us.iloc[-1] + rows.time_us.diff().median()) for rows in zones.values())
         if end_us <= first_us:
             place = f"{table}.path = {self.path!r}"
             raise InputError(place, "its zones have no time in common", "give files of one period")
-        duration_s, offset_s = (end_us - first_us) / 1e6, 0.0
-        if self.start is not None:
-            offset_s = (moment_us(self.start, UTC) - first_us) / 1e6
-            if not 0 <= offset_s < duration_s:
-                problem = f"lies outside the data, {_date(first_us)} to {_date(end_us)} UTC"
-                raise InputError(f"{table}.start = {self.start!r}", problem)
+        calendar = Calendar(first_us, end_us, None if self.start is None else moment_us(self.start))
+        shared({table: calendar})  # its start lies within the data
         return GridSignal(
             list(zones),
-            [_cut(rows, first_us, duration_s) for rows in zones.values()],
+            [_cut(rows, calendar) for rows in zones.values()],
             self._zones(list(zones), table, sites, num_sites, seed),
             any("synthetic" in rows.place.iloc[0].lower() for rows in zones.values()),
-            offset_s,
-            np.inf if self.at_end == "wrap" else duration_s - offset_s,
+            calendar.offset_s,
+            np.inf if self.at_end == "wrap" else calendar.duration_s - calendar.offset_s,
             table,
+            calendar,
         )
 
     def _zones(
@@ -125,11 +138,13 @@ class FileSignal(SignalModel):
         return np.array([names.index(name) for name in wanted], dtype=np.int64)
 
 
-def _clean(rows: pd.DataFrame, table: str, longest_gap_s: float) -> pd.DataFrame:
+def _clean(rows: pd.DataFrame, table: str, longest_gap_s: float, way_out: str) -> pd.DataFrame:
     """The values of one zone by rising time, without missing ones. InputError where one is out of range, rows
-    contradict each other or a gap is too long."""
+    contradict each other (with this way out) or a gap is too long."""
     place, name = rows.place.iloc[0], rows.zone.iloc[0]
-    rows = rows.dropna().drop_duplicates(["time_us", "value"]).sort_values(["time_us", "value"])
+    rows = rows.dropna()
+    rows = rows[rows["rank"] == rows.groupby("time_us")["rank"].transform("max")]
+    rows = rows.drop_duplicates(["time_us", "value"]).sort_values(["time_us", "value"])
     low = LOWEST[table]
     wrong = rows.value[(rows.value < low) | (rows.value > HIGHEST)]
     if len(rows) < 2:
@@ -140,30 +155,23 @@ def _clean(rows: pd.DataFrame, table: str, longest_gap_s: float) -> pd.DataFrame
     twice = rows[rows.time_us.duplicated(keep=False)]
     if len(twice):
         one, other = twice.value.iloc[:2]
-        problem = f"holds {one:g} and {other:g} of {name} at {_date(twice.time_us.iloc[0])} UTC"
-        raise InputError(place, problem, "keep one of them")
+        problem = f"holds {one:g} and {other:g} of {name} at {utc(twice.time_us.iloc[0])} UTC"
+        raise InputError(place, problem, way_out)
     steps_s = np.diff(rows.time_us) / 1e6
     if steps_s.max() > longest_gap_s:
         at = int(steps_s.argmax())
         raise InputError(
             place,
-            f"has no value of {name} for {steps_s[at] / 3600:g} h after {_date(rows.time_us.iloc[at])} UTC",
+            f"has no value of {name} for {steps_s[at] / 3600:g} h after {utc(rows.time_us.iloc[at])} UTC",
             f"fill the gap, or raise {table}.longest_gap_s (now {longest_gap_s:g})",
         )
     return rows
 
 
-def _date(time_us: int) -> str:
-    """A time as in "2022-06-01T00:00:00"."""
-    return str(np.datetime64(int(time_us), "us").astype("datetime64[s]"))
-
-
-def _cut(rows: pd.DataFrame, first_us: int, duration_s: float) -> Signal:
-    """The values from `first_us` on, for `duration_s`."""
-    start_s = (rows.time_us.to_numpy() - first_us) / 1e6
-    first = int(np.searchsorted(start_s, 0.0, side="right")) - 1
-    inside = slice(first, int(np.searchsorted(start_s, duration_s, side="left")))
-    return Signal(np.maximum(start_s[inside], 0.0), rows.value.to_numpy()[inside], duration_s)
+def _cut(rows: pd.DataFrame, calendar: Calendar) -> Signal:
+    """The values within the dates of a calendar."""
+    start_s = (rows.time_us.to_numpy() - calendar.first_us) / 1e6
+    return Signal(start_s, rows.value.to_numpy(), np.inf).cut(0.0, calendar.duration_s)
 
 
 @SIGNALS.add
@@ -171,21 +179,25 @@ class CsvSignal(FileSignal):
     """CSV files with a column of times and one of numbers for a kilowatt-hour. A zone is a file, or a value of a
     column.
 
-    Where clocks are set back, the second of two equal local times is the later one; times that are skipped in spring
-    are refused.
+    Where clocks are set back, two equal local times are told apart by the order of a zone's rows, which may rise or
+    fall; times that are skipped in spring are refused.
     """
 
     kind = "csv"
+    rules = 2
+    """2: times that clocks show twice in rows of falling time; all dated series begin at one moment."""
+    contradiction = f"keep one of them{SHOWN_TWICE}"
     time_column: str = "time"
     """Column of the times from which values hold: ISO 8601."""
     value_column: str = "per_kwh"
     """Column of the values: grams of CO2 in [carbon], money in [price]. Empty: missing."""
     zone_column: str | None = None
     """Column that names the zone of a row; absent: a file is a zone, called by its name up to the first dot."""
-    timezone: Annotated[str, AfterValidator(time_zone)] = "UTC"
+    timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
-    unit: Literal["per kWh", "per MWh"] = "per kWh"
-    """Quantity of electricity that a value is for."""
+    unit: Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"] = "per kWh"
+    """Unit of the values: grams of CO2 or money for a kilowatt-hour or megawatt-hour; or, in [carbon], kilograms,
+    tonnes or pounds."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Read the columns that the input names."""
@@ -193,9 +205,23 @@ class CsvSignal(FileSignal):
         table.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
         stem = path.name.partition(".")[0]
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
-        time_us = moments_us(table, self.time_column, self.timezone, zones)
-        value = table.numbers(self.value_column, may_lack=True) * _PER_KWH[self.unit]
+        time_us = column_us(table, self.time_column, self.timezone, zones)
+        factors = _PER_KWH | _MASSES_PER_KWH
+        if match := _UNIT_IN_NAME.search(self.value_column):
+            named = f"{match[1] or ''} per {match[2]}".strip()
+            if factors.get(named) != factors[self.unit]:
+                problem = f"column {self.value_column!r} is in another unit than unit = {self.unit!r}"
+                raise InputError(
+                    place, problem, f"set unit = {named!r}" if named in factors else "convert it"
+                )
+        value = table.numbers(self.value_column, may_lack=True) * factors[self.unit]
         return zone_rows(zones, time_us, value)
+
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """The signal; InputError where a price is in a mass."""
+        if table == "price" and self.unit in _MASSES_PER_KWH:
+            raise InputError(f"price.unit = {self.unit!r}", "is a mass", 'give "per kWh" or "per MWh"')
+        return super().signal(table, sites, num_sites, seed)
 
 
 @SIGNALS.add
@@ -222,7 +248,7 @@ class ElectricityMaps(FileSignal):
             raise InputError(place, problem, 'use kind = "csv" for other units')
         zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
         table.require("Datetime (UTC)", zone)
-        time_us = moments_us(table, "Datetime (UTC)", "UTC")
+        time_us = column_us(table, "Datetime (UTC)")
         return zone_rows(table.texts(zone), time_us, table.numbers(columns[0], may_lack=True))
 
 
@@ -237,27 +263,32 @@ class UkCarbonIntensity(FileSignal):
     """
 
     kind = "uk-carbon-intensity"
+    rules = 2
+    """2: all dated series begin at one moment."""
     value: Literal["actual", "forecast", "best-known"] = "best-known"
-    """Which of the two intensities; best-known: the actual one, or the forecast where that is missing."""
+    """Which of the two intensities; best-known: the actual one, or the forecast where no answer has that."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Zones: GB, or the names of regions."""
         text = read_unpacked(path, place)
         try:
             rows = [
-                (zone, moment_us(half_hour["from"], UTC), self._intensity(**half_hour["intensity"]))
+                (zone, half_hour["from"], *self._intensity(**half_hour["intensity"]))
                 for zone, half_hour in _half_hours(json.loads(text)["data"])
             ]
-            return zone_rows(*(zip(*rows, strict=True) if rows else ([], [], [])))
+            zones, times, values, ranks = zip(*rows, strict=True) if rows else ([], [], [], [])
+            return zone_rows(zones, moments_us(times), values, ranks)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             problem = f"is no answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
             raise InputError(place, problem, "give one as it was sent") from None
 
     def _intensity(
         self, actual: float | None = None, forecast: float | None = None, **_: Any
-    ) -> float | None:
+    ) -> tuple[float | None, int]:
+        """The value of a half hour, and its rank: another answer may know it better."""
         best = forecast if actual is None else actual
-        return {"actual": actual, "forecast": forecast, "best-known": best}[self.value]
+        value = {"actual": actual, "forecast": forecast, "best-known": best}[self.value]
+        return value, int(actual is not None)
 
 
 def _half_hours(data: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -20,6 +20,7 @@ from hpctrip.base.series import Signal
 from hpctrip.base.text import shown
 from hpctrip.base.validate import instance, integers, numbers, positive
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.sites import SitePlacement
 
 SIGNALS = Registry("signal", default="none")
@@ -46,6 +47,20 @@ class GridSignal:
     """Simulated time at which the data end; inf: they start again."""
     table: str = ""
     """Input table that the signal is for, "carbon" or "price"; named in errors."""
+    calendar: Calendar | None = None
+    """Dates of the series; None: they have none."""
+
+    def on(self, calendar: Calendar) -> GridSignal:
+        """The same signal cut to a calendar within its own, from whose start simulated time counts."""
+        own = self.calendar or calendar
+        begin_s, end_s = ((time_us - own.first_us) / 1e6 for time_us in (calendar.first_us, calendar.end_us))
+        return replace(
+            self,
+            series=[series.cut(begin_s, end_s) for series in self.series],
+            offset_s=calendar.offset_s,
+            until_s=np.inf if self.until_s == np.inf else calendar.duration_s - calendar.offset_s,
+            calendar=calendar,
+        )
 
     @property
     def is_known(self) -> bool:
@@ -66,8 +81,7 @@ class GridSignal:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the value of a zone changes; inf: never."""
         changes = (series.next_change_s(clock_s + self.offset_s) for series in self.series)
-        following = min(changes) - self.offset_s
-        return following if following > clock_s else float(np.nextafter(clock_s, np.inf))
+        return max(min(changes) - self.offset_s, float(np.nextafter(clock_s, np.inf)))
 
 
 @dataclass(frozen=True)
@@ -112,6 +126,8 @@ class SignalModel(Component):
             series.append(Signal.checked(values, LOWEST[table], HIGHEST, place, what))
         zone = integers(signal.zone, (num_sites,), 0, len(series) - 1, place, "the zones of the sites")
         instance(signal.synthetic, bool, place, "synthetic")
+        if signal.calendar is not None:
+            instance(signal.calendar, Calendar, place, "its calendar")
         numbers(signal.offset_s, (), 0.0, sys.float_info.max, place, "offset_s")
         positive(signal.until_s, place, "until_s")
         return replace(signal, series=series, zone=zone)

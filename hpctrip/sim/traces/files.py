@@ -19,8 +19,9 @@ import pandas as pd
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
-from hpctrip.base.times import moments_us
+from hpctrip.base.units import HOUR_S
 from hpctrip.config.sources import is_pattern
+from hpctrip.sim.times import SHOWN_TWICE, column_us, utc
 
 ORIGIN = (
     'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '
@@ -34,6 +35,13 @@ COLUMNS = {
 """{what to read: (utilisation column, flag column)} of the official files."""
 Flags = Literal["true-is-bad", "true-is-good"]
 """Meaning of `true` in a flag column (see `read_trace_files`)."""
+TimeUnit = Literal["us", "ms", "s"]
+"""Unit of the numbers in a column `time`."""
+_UNIT_US: dict[TimeUnit, int] = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_INTERVAL_US = (1e6, 24 * HOUR_S * 1e6)
+"""Shortest and longest interval of a trace: another one points to another unit of time."""
+_DATED_FROM_US = 10**15
+"""Numbers from 1e9 s on (2001) count from 1970; smaller ones from a beginning of the trace's own."""
 TRACE_START_US = 600_000_000
 """`time` of the first official row: microseconds since 600 s before the trace's start."""
 
@@ -49,7 +57,7 @@ class TraceSet:
     cells: list[str]
     """[D], e.g. "a"."""
     start_us: int
-    """`time` of the first step, microseconds in the files' own clock."""
+    """Time of the first step in microseconds: since 1970 for dated traces, else in the files' own clock."""
     step_s: float
     """Seconds that each value holds."""
     util: np.ndarray
@@ -60,6 +68,8 @@ class TraceSet:
     """[D], steps without a good sample, which hold the previous good one."""
     num_cut: np.ndarray
     """[D], samples cut off because not all domains have them."""
+    is_dated: bool = False
+    """Whether the times are dates."""
 
     @property
     def duration_s(self) -> float:
@@ -83,11 +93,18 @@ def trace_files(path: str | Path) -> list[Path]:
     return sorted(paths)
 
 
-def read_trace_files(path: str | Path, column: str = "production", flags: Flags = "true-is-bad") -> TraceSet:
+def read_trace_files(
+    path: str | Path,
+    column: str = "production",
+    flags: Flags = "true-is-bad",
+    time_unit: TimeUnit = "us",
+    timezone: str = "UTC",
+) -> TraceSet:
     """Read power traces: a folder, file or glob, see `trace_files`.
 
     `column` is "production" or "measured". Each file holds one or more domains, gzipped or not, rows in any order, with
-    `time` (microseconds) or `datetime`, `cell`, `pdu`, the utilisation column, and perhaps its flag column.
+    `time` (a number in `time_unit`) or `datetime` (ISO 8601; without an offset in `timezone`), `cell`, `pdu`, the
+    utilisation column, and perhaps its flag column.
 
     * Flags: true means bad, unless `flags` says "true-is-good". Google's PDF says the latter ("when false, indicates
       low confidence"), Google's own analysis notebook drops the true ones; the default follows the notebook. No flag
@@ -95,7 +112,8 @@ def read_trace_files(path: str | Path, column: str = "production", flags: Flags 
       way round, or it is of no use.
     * Bad, missing and absent samples hold the previous good value (at the start: the first good one); `num_filled`
       counts them.
-    * The interval is the median time step (official: 300 s), the same in all files; every row must lie on its grid.
+    * The interval is the median time step (official: 300 s), from 1 s to 1 day, the same in all files; every row must
+      lie on its grid.
     * Repeated rows are allowed if they agree.
     * Domains of different length: the set spans the time that all of them cover, from the latest first row to the
       earliest last row; `num_cut` counts the samples left out.
@@ -103,26 +121,13 @@ def read_trace_files(path: str | Path, column: str = "production", flags: Flags 
     Raises InputError naming file, line and value.
     """
     paths = trace_files(path)
-    rows = pd.concat([_read_file(file, column, flags) for file in paths])
-    first, *others = rows.drop_duplicates("step_us").itertuples()
-    if others:
-        raise InputError(
-            others[0].path,
-            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
-            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
-        )
-    step_us = int(first.step_us)
+    rows = pd.concat([_read_file(file, column, flags, time_unit, timezone) for file in paths])
     domains = dict(iter(rows.groupby(["cell", "pdu"], sort=False)))
     keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
-    start_us = int(max(domain.time_us.min() for domain in domains.values()))
-    end_us = int(min(domain.time_us.max() for domain in domains.values()))
-    if start_us >= end_us:
-        folder = str(paths[0].parent)
-        raise InputError(folder, "the domains have no time in common", "read files of one period")
-    times_us = range(start_us, end_us + 1, step_us)
+    times_us = _common_times_us(rows, paths[0].parent)
     util = pd.concat({key: _at_times(domains[key], times_us, column, flags) for key in keys}, axis="columns")
     num_filled = util.isna().sum().to_numpy()
-    num_cut = np.array([(~domains[key].time_us.between(start_us, end_us)).sum() for key in keys])
+    num_cut = np.array([(~domains[key].time_us.between(times_us[0], times_us[-1])).sum() for key in keys])
     if num_filled.any() or num_cut.any():
         _logger.warning(
             "power traces %s: %d of %d samples are bad or missing and hold the previous good value; %d lie outside the "
@@ -136,13 +141,31 @@ def read_trace_files(path: str | Path, column: str = "production", flags: Flags 
     return TraceSet(
         names=[f"cell{cell}_{pdu}" for cell, pdu in keys],
         cells=[cell for cell, _ in keys],
-        start_us=start_us,
-        step_s=step_us / 1e6,
+        start_us=times_us.start,
+        step_s=times_us.step / 1e6,
         util=np.ascontiguousarray(util.ffill().bfill().to_numpy().T),
         synthetic=bool(rows.synthetic.any()),
         num_filled=num_filled,
         num_cut=num_cut,
+        is_dated=bool(rows.is_dated.all()),
     )
+
+
+def _common_times_us(rows: pd.DataFrame, folder: Path) -> range:
+    """The steps from the latest first row of a domain to the earliest last row. InputError where files have different
+    intervals, or domains no time in common."""
+    first, *others = rows.drop_duplicates("step_us").itertuples()
+    if others:
+        raise InputError(
+            others[0].path,
+            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
+            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
+        )
+    times_us = rows.groupby(["cell", "pdu"]).time_us
+    start_us, end_us = int(times_us.min().max()), int(times_us.max().min())
+    if start_us >= end_us:
+        raise InputError(str(folder), "the domains have no time in common", "read files of one period")
+    return range(start_us, end_us + 1, int(first.step_us))
 
 
 def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) -> pd.Series:
@@ -168,10 +191,11 @@ def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) 
     if len(clash):
         row, line = clash.iloc[0], clash.index[0]
         last = good.util[good.time_us == row.time_us].iloc[-1]
+        time = utc(row.time_us) if row.is_dated else row.time_us
         raise InputError(
             f"{row.path}, line {line}",
-            f"utilisation {row.util:g} of {name} at time {row.time_us} contradicts another row of that time, {last:g}",
-            "keep one of them",
+            f"utilisation {row.util:g} of {name} at time {time} contradicts another row of that time, {last:g}",
+            f"keep one of them{SHOWN_TWICE if row.is_dated else ''}",
         )
     util = good.set_index("time_us").util.reindex(times_us)
     if util.isna().all():
@@ -181,9 +205,9 @@ def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) 
     return util
 
 
-def _read_file(path: Path, column: str, flags: Flags) -> pd.DataFrame:
+def _read_file(path: Path, column: str, flags: Flags, time_unit: TimeUnit, timezone: str) -> pd.DataFrame:
     """The rows of one file, checked by itself: cell, pdu, time_us, util (NaN: bad or missing), bad; indexed by line.
-    Besides, in every row the same: path, the median time step step_us, and whether it is synthetic."""
+    Besides, in every row the same: path, the median time step step_us, whether it is synthetic, and whether dated."""
     table = read_table(path, may_comment=True)
     util_name, bad_name = COLUMNS[column]
     time_name = "datetime" if "datetime" in table.columns and "time" not in table.columns else "time"
@@ -204,35 +228,53 @@ def _read_file(path: Path, column: str, flags: Flags) -> pd.DataFrame:
         util = np.where(bad, np.nan, util)
     outside = (util < 0) | (util > 1)
     table.refuse(util_name, outside, "is outside 0..1", "utilisation is a fraction, not a percentage")
-    time_us = table.integers("time") if time_name == "time" else moments_us(table, "datetime")
+    cells, pdus = table.texts("cell"), table.texts("pdu")
+    if time_name == "datetime":
+        time_us = column_us(table, "datetime", timezone, list(map(" ".join, zip(cells, pdus, strict=True))))
+    else:
+        time = table.integers("time")
+        table.refuse("time", np.abs(time) > 2**53 // _UNIT_US[time_unit], f"is no time in {time_unit}")
+        time_us = time * _UNIT_US[time_unit]
     return pd.DataFrame(
         {
-            "cell": table.texts("cell"),
-            "pdu": table.texts("pdu"),
+            "cell": cells,
+            "pdu": pdus,
             "time_us": time_us,
             "util": util,
             "bad": bad,
             "path": str(path),
-            "step_us": _step_us(table, time_name, time_us),
+            "step_us": _step_us(table, time_name, time_us, time_unit),
+            "is_dated": time_name == "datetime" or time_us.min() >= _DATED_FROM_US,
             "synthetic": "synthetic" in table.comment.lower() or "synthetic" in path.name.lower(),
         },
         index=table.lines,
     )
 
 
-def _step_us(table: Table, time_name: str, time_us: np.ndarray) -> int:
-    """The median time step, on whose grid every row must lie."""
+def _step_us(table: Table, time_name: str, time_us: np.ndarray, time_unit: TimeUnit) -> int:
+    """The median time step, on whose grid every row must lie. InputError where no trace has such steps, so that the
+    unit must be another one."""
     steps = np.diff(np.unique(time_us))
     if len(steps) == 0:
         raise InputError(table.place, "all rows have the same time", "a trace needs two steps or more")
     step_us = int(np.quantile(steps, 0.5, method="lower"))
+    low_us, high_us = _INTERVAL_US
+    if not low_us <= step_us <= high_us:
+        number = step_us // _UNIT_US[time_unit]
+        others = [unit for unit, factor in _UNIT_US.items() if low_us <= number * factor <= high_us]
+        read = f", read in {time_unit}," if time_name == "time" else ""
+        raise InputError(
+            table.place,
+            f"column {time_name}{read} has a median interval of {step_us / 1e6:g} s; a trace has 1 s to 1 day",
+            f'set time_unit = "{others[0]}"' if read and others else "check the times",
+        )
     num_steps = (time_us.max() - time_us.min()) // step_us + 1
     if num_steps > 10 * len(time_us):
         raise InputError(
             table.place,
             f"{len(time_us)} rows spread over {num_steps} steps of {step_us / 1e6:g} s: "
             "nearly all samples are missing",
-            "check the first and last time: microseconds since 600 s before the trace's start",
+            "check the first and last time",
         )
     off_grid = (time_us - time_us.min()) % step_us != 0
     problem = f"is not a whole number of {step_us / 1e6:g} s steps after the first row"

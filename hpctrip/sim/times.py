@@ -1,0 +1,131 @@
+"""ISO 8601 times in data files: in UTC, with an offset, or in a named time zone. pandas reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pandas as pd
+from pydantic import AfterValidator
+
+from hpctrip.base.csv import Table
+
+_FORM = r"(\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)(?: ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
+"""A date, alone or with a time of day, which may have an offset: the forms of ISO 8601 that programs write. Forms that
+could be plain numbers (20220101) are left out."""
+_WANTED = "is no time such as 2022-01-01 00:05:00, 2022-01-01T00:05:00.000Z or 2022-01-01T00:05+02:00"
+
+SHOWN_TWICE = (
+    "; where clocks that were set back show the time twice, set timezone, or write times with their offsets"
+)
+"""Way out where two rows of one time contradict each other: none of them may be wrong."""
+
+
+class NotATimeError(ValueError):
+    """The text of row number `row` is not one moment; `way_out` tells what to do about it."""
+
+    def __init__(self, row: int, problem: str, way_out: str = ""):
+        super().__init__(problem)
+        self.row, self.way_out = row, way_out
+
+
+def _time_zone(name: str) -> str:
+    try:
+        _zone(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{name!r} is no time zone; write e.g. 'UTC' or 'Europe/Madrid'") from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+"""Type of an input key that names an IANA time zone."""
+
+
+def _zone(name: str) -> tzinfo:
+    """The time zone of this name; UTC works without a time zone database."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _moment(text: str) -> str:
+    try:
+        moments_us([text])
+    except ValueError as error:
+        raise ValueError(f"{text!r} {error}") from None
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]
+"""Type of an input key that is a time, in UTC unless it has an offset."""
+
+
+def moment_us(text: str) -> int:
+    """Microseconds from 1970 to a `Moment`."""
+    return int(moments_us([text])[0])
+
+
+def utc(time_us: int) -> str:
+    """A time in microseconds since 1970 as text, as in "2022-06-01T00:00:00"."""
+    return str(np.datetime64(int(time_us), "us").astype("datetime64[s]"))
+
+
+def column_us(
+    table: Table, column: str, zone_name: str = "UTC", keys: Sequence[str] | None = None
+) -> np.ndarray:
+    """The times in a column of R rows, as `moments_us`. InputError names the first line that is not a time."""
+    try:
+        return moments_us(table.column(column), zone_name, keys)
+    except NotATimeError as error:
+        table.refuse(column, np.arange(len(table.lines)) == error.row, str(error), error.way_out)
+        raise
+
+
+def moments_us(texts: Sequence[str], zone_name: str = "UTC", keys: Sequence[str] | None = None) -> np.ndarray:
+    """Microseconds since 1970, [R] int64, of times [R]; those without an offset are in this time zone. Digits below a
+    microsecond are cut off.
+
+    Where clocks are set back, they show an hour twice. The order of the rows of one key (of all rows without `keys`
+    [R]) tells the two apart, whether times rise or fall from row to row. Raises NotATimeError for the first text that
+    is not a time, that the clocks skip in spring, or that they show twice among rows in no order.
+    """
+    parts = pd.Series(texts, dtype="str").str.extract(rf"^{_FORM}\Z")
+    offset = parts[1].fillna("").replace({"UTC": "Z", "GMT": "Z"})
+    times = pd.to_datetime(parts[0] + offset, format="ISO8601", utc=True, errors="coerce")
+    _refuse(times.isna(), _WANTED)
+    local = offset == ""
+    if zone_name != "UTC" and local.any():
+        wall, rows = times[local].dt.tz_localize(None), np.flatnonzero(local)
+        times[local] = _in_zone(wall, rows, zone_name, None if keys is None else np.asarray(keys)[rows])
+    return times.dt.as_unit("us").astype("int64").to_numpy()
+
+
+def _in_zone(wall: pd.Series, rows: np.ndarray, zone_name: str, keys: np.ndarray | None) -> pd.Series:
+    """The moments at which the clocks of a zone show these times [R] of the rows number `rows` [R]."""
+    zone = _zone(zone_name)
+    skipped = wall.dt.tz_localize(zone, ambiguous=np.ones(len(wall), bool), nonexistent="NaT").isna()
+    _refuse(skipped, "is a time that the clocks of its zone skip in spring", rows)
+    twice = wall.dt.tz_localize(zone, ambiguous="NaT").isna()
+    second = np.zeros(len(wall), bool)
+    for _, group in wall.groupby(np.zeros(len(wall)) if keys is None else keys) if twice.any() else ():
+        shown_twice = twice[group.index]
+        steps = group[~shown_twice].diff().dropna()
+        rises, falls = (steps >= pd.Timedelta(0)).all(), (steps <= pd.Timedelta(0)).all()
+        if shown_twice.any() and not rises and not falls:
+            problem = (
+                f"is shown twice by the clocks of {zone_name}, and rows in no order do not tell which it is"
+            )
+            way_out = "sort the rows by time, or write times with their offsets"
+            _refuse(twice & twice.index.isin(group.index), problem, rows, way_out)
+        in_order = group if rises else group[::-1]
+        # the second showing comes after a time that is not earlier
+        second[wall.index.get_indexer(in_order.index)] = in_order <= in_order.cummax().shift()
+    return wall.dt.tz_localize(zone, ambiguous=~second).dt.tz_convert("UTC")
+
+
+def _refuse(wrong: pd.Series, problem: str, rows: np.ndarray | None = None, way_out: str = "") -> None:
+    """Raise NotATimeError for the first row that is `wrong` [R]."""
+    if wrong.any():
+        at = int(wrong.to_numpy().argmax())
+        raise NotATimeError(at if rows is None else int(rows[at]), problem, way_out)
