@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.io import named_path
+from hpctrip.base.io import is_pattern, matching, named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
@@ -205,9 +204,10 @@ def open_runs(
 
     Raises one InputError with all faults: patterns that match no file, files that cannot be read.
     """
+    patterns = list(map(str, patterns))
     paths: dict[Path, None] = {}
     faults: list[Fault] = []
-    for pattern in map(str, patterns):
+    for pattern in patterns:
         try:
             matches = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
         except InputError as error:
@@ -231,19 +231,17 @@ def open_runs(
 
 def _no_match(pattern: str) -> Fault:
     """The fault of a pattern that names no results file."""
-    if Path(pattern).exists() or glob.has_magic(pattern):
+    if named_path(pattern, pattern).exists() or is_pattern(pattern):
         suffixes = " or ".join(SUFFIXES)
         return Fault(pattern, "names no results file", f"a folder must hold files ending in {suffixes}")
     return Fault(pattern, "no such file", "give the path of a results file, a folder of them or a pattern")
 
 
 def _expand(pattern: str) -> list[Path]:
-    path = named_path(pattern, printable(pattern))
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
-    if path.exists():
-        return [path]
-    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+    paths = matching(pattern)
+    if len(paths) == 1 and paths[0].is_dir():
+        return sorted(file for file in paths[0].rglob("*") if file.suffix in SUFFIXES)
+    return paths
 
 
 def read_traces(

@@ -7,7 +7,6 @@ shortest does.
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +20,12 @@ from pydantic import AfterValidator, Field
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import PathName, read_unpacked
+from hpctrip.base.io import PathName, matching, read_unpacked
 from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
 from hpctrip.base.times import moment_us, moments_us, time_zone
 from hpctrip.base.units import Seconds
-from hpctrip.config.sources import Reads, files_at, is_pattern
+from hpctrip.config.sources import Reads, files_in
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.sites import SitePlacement
 
@@ -37,7 +36,7 @@ _REGIONS = range(1, 15)
 
 def signal_files(value: str) -> list[Path]:
     """The files of a path, a folder or a pattern. InputError where there are none."""
-    paths = [Path(name) for name in sorted(glob.glob(value))] if is_pattern(value) else files_at(value)
+    paths = [file for path in matching(value) for file in files_in(path)]
     if not paths:
         raise InputError(value, "names no file", "give a file, a folder or a pattern of files")
     return paths
