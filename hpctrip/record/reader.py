@@ -18,7 +18,7 @@ from hpctrip.base.io import is_pattern, matching, named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
-from hpctrip.record.open_checked import open_checked
+from hpctrip.record.open_checked import TableError, open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
@@ -200,12 +200,12 @@ def open_runs(
     patterns: Iterable[str | Path], besides: str | Path = "", opened: Callable[[Path], R] = open_run
 ) -> list[R]:
     """Read every results file that files, folders (searched recursively) and glob patterns name, each once. The file
-    `besides` is skipped. `opened` reads one file.
+    `besides` is skipped, and merged tables are, unless the user names one. `opened` reads one file.
 
     Raises one InputError with all faults: patterns that match no file, files that cannot be read.
     """
     patterns = list(map(str, patterns))
-    paths: dict[Path, None] = {}
+    paths: dict[Path, bool] = {}  # whether the user names the file itself
     faults: list[Fault] = []
     for pattern in patterns:
         try:
@@ -213,17 +213,22 @@ def open_runs(
         except InputError as error:
             faults += error.faults
             continue
-        paths |= dict.fromkeys(matches)
+        is_named = matches == [named_path(pattern, pattern)]
+        paths |= {path: is_named or paths.get(path, False) for path in matches}
         if not matches:
             faults.append(_no_match(pattern))
     if not paths and not faults:
         faults.append(Fault("results", "no file was named", "give files, folders or patterns"))
     runs = []
-    for path in paths:
+    for path, is_named in paths.items():
         try:
             runs.append(opened(path))
+        except TableError as error:
+            faults += error.faults if is_named else []
         except InputError as error:
             faults += error.faults
+    if not runs and not faults:
+        faults = [Fault(", ".join(patterns), "names merged tables only, no results file")]
     if faults:
         raise InputError(faults=faults)
     return runs
