@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.io import user_path
 from hpctrip.cluster import results
 from hpctrip.config.inputs import inline_toml
 from hpctrip.record import reader
@@ -95,7 +96,7 @@ def resume(
     The other arguments and the errors are those of `run`.
     """
     arguments = _arguments(inputs, overrides, out, plugins)
-    return _run_in_session(lambda: start_resumed(str(source), **arguments), quiet)
+    return _run_in_session(lambda: start_resumed(_text(source), **arguments), quiet)
 
 
 def simulate(
@@ -121,7 +122,7 @@ def simulate(
 
 def open(path: str | Path) -> Run | Cluster:
     """Read the results file of a run or of a simulated cluster. Raises InputError if it is missing or damaged."""
-    return _as_public_class(open_results(path))
+    return _as_public_class(open_results(_text(path)))
 
 
 def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Any:
@@ -175,12 +176,17 @@ def _arguments(
     """The arguments as those of the command line: texts, the overrides as lines of TOML."""
     values = (overrides or {}).items()
     lines = [f"{key} = {inline_toml(value, key)}" for key, value in values if value is not None]
-    target = None if out is None else str(out)
+    target = None if out is None else _text(out)
     return {"paths": _texts(inputs), "overrides": lines, "out": target, "plugins": _texts(plugins)}
 
 
 def _texts(paths: Inputs) -> list[str]:
-    return [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
+    return [_text(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
+def _text(path: str | Path) -> str:
+    """A path as the command line takes it."""
+    return user_path(path, str(path))
 
 
 __all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate"]

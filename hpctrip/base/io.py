@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import secrets
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,27 +30,52 @@ GET_AGAIN = "copy or fetch the file again"
 # Names
 
 
-def check_name(value: str) -> str:
-    """`value`, unless the operating system accepts no file of this name, or its "~user" is unknown (ValueError)."""
+def expanded(value: str) -> str:
+    """`value` with "~" expanded. ValueError where the operating system accepts no file of this name, or "~user" is
+    unknown."""
     try:
         os.lstat(Path(value).expanduser())
     except (OSError, RuntimeError, ValueError) as error:
         # a file that does not exist, or not on this machine, is reported by whoever opens it
         if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
             raise ValueError(f"names no file ({_reason(error)})") from None
-    return value
+    return os.path.expanduser(value)
 
 
-PathName = Annotated[str, AfterValidator(check_name)]
-"""Type of an input key that names a file, a folder or a pattern of them."""
+PathName = Annotated[str, AfterValidator(expanded)]
+"""Type of an input key that names a file, a folder or a pattern of them. "~" is expanded when the input is read."""
 
 
-def named_path(value: str, place: str) -> Path:
+def user_path(value: str | Path, place: str) -> str:
     """The path that the user wrote, with "~" expanded. InputError at `place` where no file can have this name."""
     try:
-        return Path(check_name(value)).expanduser()
+        return expanded(str(value))
     except ValueError as error:
         raise InputError(place, str(error), "give the path of a file") from None
+
+
+def named_path(value: str | Path, place: str) -> Path:
+    """`user_path` as a Path."""
+    return Path(user_path(value, place))
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a path, or a part of one, has a character of a pattern."""
+    return any(mark in text for mark in "*?[")
+
+
+def matching(pattern: str | Path) -> list[Path]:
+    """The path itself if it exists; else all paths that match it as a glob pattern, sorted.
+
+    Its longest beginning that exists is taken as it is, so that the names of existing folders may hold *, ? and [. "~"
+    is expanded. InputError where no file can have this name.
+    """
+    path = named_path(pattern, str(pattern))
+    if os.path.lexists(path):
+        return [path]
+    folder = next(filter(os.path.exists, path.parents), Path())
+    names = glob.glob(str(path.relative_to(folder)), root_dir=folder, recursive=True)
+    return sorted(folder / name for name in names)
 
 
 def beside(folder: str, path: str) -> str:
@@ -78,7 +104,7 @@ def check_suffix(path: str | Path, suffixes: Sequence[str]) -> None:
 
 def refuse_inputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
     """Raise InputError where an output file is also an input."""
-    read = {os.path.realpath(os.path.expanduser(path)) for path in inputs}
+    read = {os.path.realpath(path) for path in inputs}
     for path in outputs:
         if os.path.realpath(path) in read:
             raise InputError(str(path), "is an input, which is never overwritten", "choose another name")
@@ -246,9 +272,10 @@ def _check_file(path: Path) -> None:
         raise InputError(str(path), "is no regular file", "choose another name")
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WAYS_OUT = {
     errno.EISDIR: "choose another name, or a file inside it",
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another place"),
+    **dict.fromkeys(_FULL, "free some space or choose another place"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place where you may write"),
 }
 
@@ -257,7 +284,7 @@ def unwritable(path: Path, error: OSError, problem: str = "cannot be written:") 
     """The error to raise where a file cannot be written: InputError, except for a full or failing disk."""
     way_out = _WAYS_OUT.get(error.errno or 0, "choose another place")
     fault = Fault(str(path), f"{problem} {error.strerror}", way_out)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+    if error.errno in (*_FULL, errno.EIO):
         return HpctripError(str(fault))
     return InputError(faults=[fault])
 
@@ -274,6 +301,38 @@ def json_text(value: Any) -> str:
     """Strict JSON, in ASCII, of mappings, lists, texts, numbers and arrays; NaN and infinity become null."""
     plain = to_jsonable_python(value, inf_nan_mode="null", fallback=lambda other: other.tolist())
     return json.dumps(plain, indent=2, allow_nan=False)
+
+
+@contextmanager
+def checked_output() -> Iterator[None]:
+    """Flush standard output after the body. Raises HpctripError where it cannot be written, and where the body ends
+    because a disk is full; nothing is said of a pipe that its reader has closed (`| head`)."""
+    try:
+        yield
+        if sys.stdout is not None:  # it was closed before the start
+            sys.stdout.flush()
+    except OSError as error:
+        if sys.stdout is not None and not _can_flush(sys.stdout):
+            _discard(sys.stdout)
+        elif error.errno not in (*_FULL, errno.EIO):  # EIO: a terminal that is gone
+            raise
+        if not isinstance(error, BrokenPipeError):
+            place = Path(error.filename or "the output")
+            raise HpctripError(str(unwritable(place, error))) from None
+
+
+def _can_flush(stream: TextIO) -> bool:
+    with suppress(OSError):
+        stream.flush()
+        return True
+    return False
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what a failed stream still holds, and gets, to nowhere: it would fail again, and set the exit code, when
+    Python flushes it at exit."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
+        os.dup2(null.fileno(), stream.fileno())
 
 
 class BestEffortStream:
@@ -311,6 +370,4 @@ class BestEffortStream:
             pass  # a non-blocking terminal that is behind catches up
         except (OSError, ValueError):
             self._stream = None
-            # text left in its buffer would fail again, and set the exit code, when Python flushes it at exit
-            with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
-                os.dup2(null.fileno(), stream.fileno())
+            _discard(stream)

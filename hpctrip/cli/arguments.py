@@ -81,11 +81,10 @@ class FileName(click.Path):
     """Path of a file or folder, or a pattern of paths."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return `value` unchanged. Raises InputError if no file can have this name."""
-        from hpctrip.base.io import named_path
+        """Return `value` with "~" expanded. Raises InputError if no file can have this name."""
+        from hpctrip.base.io import user_path
 
-        named_path(value, value)
-        return value
+        return user_path(value, value)
 
 
 FILE = FileName()

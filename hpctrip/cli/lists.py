@@ -105,8 +105,8 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
 
 _SETTINGS = (
     click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
-    click.option("--setup", metavar="FILE", help="A file of the site's to source."),
-    click.option("--venv", metavar="DIR", help="Virtual environment of hpctrip."),
+    click.option("--setup", type=FILE, metavar="FILE", help="A file of the site's to source."),
+    click.option("--venv", type=FILE, metavar="DIR", help="Virtual environment of hpctrip."),
     click.option(
         "--container", metavar="WORDS", help="What runs a command in it: 'apptainer exec --nv x.sif'."
     ),

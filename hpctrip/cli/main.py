@@ -14,6 +14,7 @@ import click
 
 import hpctrip
 from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError
+from hpctrip.base.io import BestEffortStream, checked_output
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs, lists, results, studies
 from hpctrip.cli.arguments import DefaultsToRun
@@ -53,14 +54,16 @@ def main() -> NoReturn:
 def run_command() -> int:
     """Run the command line; returns the exit code. An error that hpctrip or click reports becomes one clear text on
     rank 0; any other exception is a fault of hpctrip and shows its traceback."""
+    messages = BestEffortStream(sys.stderr)
     try:
         rank = launched_rank()
         try:
-            return cli(standalone_mode=False) or 0  # click returns the code of an Exit
+            with checked_output():
+                return cli(standalone_mode=False) or 0  # click returns the code of an Exit
         except click.ClickException as error:
             if rank == 0:
                 error.message = printable(error.message, 1000)  # it quotes the command line
-                error.show()
+                error.show(messages)
             return error.exit_code
         except click.Abort as abort:
             # click converts every EOFError to Abort, also one that was raised while reading a file
@@ -69,11 +72,11 @@ def run_command() -> int:
             return 130
     except HpctripError as error:
         for line in str(error).splitlines():
-            print(f"hpctrip: {printable(line, 2000)}", file=sys.stderr)
+            print(f"hpctrip: {printable(line, 2000)}", file=messages)
         return error.exit_code
     except Exception:
-        traceback.print_exc()
-        print(f"hpctrip: {REPORT_FAULT}", file=sys.stderr)
+        traceback.print_exc(file=messages)
+        print(f"hpctrip: {REPORT_FAULT}", file=messages)
         return FAULT_EXIT_CODE
 
 
@@ -83,9 +86,9 @@ def end_process(code: int) -> NoReturn:
     atexit._run_exitfuncs()
     if mpi := sys.modules.get("mpi4py.MPI"):
         mpi.Finalize()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except OSError:  # a full disk, a closed pipe
-            code = code or 120
+            code = code or HpctripError.exit_code
     os._exit(code)

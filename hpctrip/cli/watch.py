@@ -16,7 +16,7 @@ from rich.console import Console
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.record.lock import is_held
+from hpctrip.record.lock import is_abandoned, is_held
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.show import PHASES
 from hpctrip.runner.progress import round_line
@@ -26,8 +26,8 @@ POLL_INTERVAL_S = 1.0
 READ_INTERVAL_FACTOR = 20
 """`watch` pauses after each reading for this many times the time that the reading took."""
 SILENT_S = 60.0
-"""A run is taken to be killed if no process holds its lock and its file has not changed for this many seconds and for
-the time of ten rounds. The lock alone is not enough: some file systems do not show locks of other machines."""
+"""A run whose lock may be that of another machine (`is_abandoned`) is taken to be killed if the lock is not seen and
+the file has not changed for this many seconds and for the time of ten rounds."""
 RUNNING = "running"
 RECENT = 20
 """Number of last rounds that show the pace of a run."""
@@ -52,7 +52,8 @@ def watch(
     while run.status == RUNNING:
         is_silent = clock() - changed_at > _silent_s(run)
         # in this order, as the writer releases its lock after the last version
-        if not is_held(path) and is_silent and _stamp(path) == snapshot:
+        is_gone = (snapshot and is_abandoned(path)) or (is_silent and not is_held(path))
+        if is_gone and _stamp(path) == snapshot:
             console.print("no process writes this run any more, and it has not ended: it was killed")
             break
         sleep(POLL_INTERVAL_S)

@@ -21,7 +21,7 @@ from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 def cluster_files(value: str) -> list[Path]:
     """The input file of a cluster, and the files that it names. Raises InputError if it is invalid."""
     references = named_files(read_cluster(value))
-    return [Path(value).expanduser(), *(path for files in references for path in files.find(files.value))]
+    return [Path(value), *(path for files in references for path in files.find(files.value))]
 
 
 def read_cluster(path: str) -> ClusterScenario:

@@ -32,6 +32,14 @@ class Component(BaseModel):
     """Version of the meaning of the keys: raise it when the same keys come to give other numbers. Studies then treat
     earlier runs as stale."""
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with the fields in `update`, not validated. Unlike pydantic's it has no values of cached properties,
+        which were computed from the fields before."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
+
     def resolve(self) -> Self:
         """A copy in which every absent key whose default follows from other keys has its value. A key stays absent
         where absence has a meaning (no limit, all, none) and where the machine decides."""
@@ -59,10 +67,18 @@ def config_key(table: str, component: Component) -> str:
 @functools.cache
 def _place(table: str, cls: type[Component]) -> str:
     key = f"{table}.kind = {cls.kind!r}" if cls.kind else table
-    if cls.__module__.startswith("hpctrip."):
-        return key
+    return f"{key} ({file})" if (file := _plugin_file(cls)) else key
+
+
+def is_own(cls: type[Component]) -> bool:
+    """Whether a component class is hpctrip's own, not a plug-in's."""
+    return cls.__module__.startswith("hpctrip.")
+
+
+def _plugin_file(cls: type[Component]) -> str:
+    """The file of a plug-in's class; empty for one of hpctrip's own."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    return f"{key} ({file})" if file else key
+    return file if file and not is_own(cls) else ""
 
 
 _registries: list[Registry] = []
@@ -87,9 +103,9 @@ class Registry(Mapping[str, type[Component]]):
             raise ValueError(f"{self.sort} {cls.__name__} has no kind")
         holder = self._classes.get(cls.kind, cls)
         if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
+            taken_by = _plugin_file(holder) or f"{holder.__module__}.{holder.__qualname__}"
             raise ValueError(
-                f"{self.sort} {cls.__name__}: kind {cls.kind!r} is already taken by "
-                f"{holder.__module__}.{holder.__qualname__}; choose another"
+                f"{self.sort} {cls.__name__}: kind {cls.kind!r} is already taken by {taken_by}; choose another"
             )
         self._classes[cls.kind] = cls
         return cls

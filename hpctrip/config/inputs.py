@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -35,6 +35,9 @@ Tables = dict[str, Any]
 
 KeyPath = tuple[str, ...]
 """Tables and key, as in ("policy", "k")."""
+MOST_LEVELS = 50
+"""Most tables and lists within one another: far more than any input has, and fewer than Python can walk through."""
+_TOO_DEEP = f"tables and lists are nested deeper than {MOST_LEVELS} levels"
 _NAME = "NAME"
 """Stands for the name of a table that the user chooses."""
 
@@ -49,28 +52,40 @@ def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
 
 def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
     """`above` laid over `below`, table by table. A table that changes its `kind` replaces the one below: the keys of
-    another kind would not fit it. `root` gives the default kinds."""
-    registries = {name: registry_of(field) for name, field in root.model_fields.items()}
-    defaults = {name: registry.default for name, registry in registries.items() if registry}
-
-    def is_one_kind(key: str, old: Tables, new: Tables) -> bool:
-        kind = old.get("kind", defaults.get(key))
-        return new.get("kind", kind) == kind
-
-    return deep(below, above, is_one_kind)
+    another kind would not fit it. `root` is the class of the input; it gives the default kinds at every depth."""
+    return _merged(below, above, root)
 
 
-def deep(
-    below: Tables, above: Tables, may_merge: Callable[[str, Tables, Tables], bool] = lambda *_: True
-) -> Tables:
-    """Deep merge of two tables, without regard to kinds by default, as for `-o` lines, whose order does not matter.
-    `may_merge(key, old, new)` says whether a table is merged or replaced."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        both = isinstance(value, dict) and isinstance(old, dict) and may_merge(key, old, value)
-        merged[key] = deep(old, value, may_merge) if both else value
-    return merged
+def _merged(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
+    """`new` laid over `old`, two values of one place. `owner` is the component class there, or the Registry or Kinds
+    that chooses it; None: unknown."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    if owner is None or isinstance(owner, Registry):
+        kind = old.get("kind", default_kind)
+        if kind and new.get("kind", kind) != kind:
+            return new
+        owner = owner.get(kind) if owner and isinstance(kind, str) else None
+
+    def inner(key: str) -> Any:
+        if isinstance(owner, Kinds):  # the key is the user's name for a table
+            return _merged(old[key], new[key], owner.registry, key)
+        field = owner.model_fields.get(key) if owner else None
+        if field and (registry := registry_of(field)) is not None:
+            return _merged(old[key], new[key], registry, registry.default)
+        return _merged(old[key], new[key], field and (kinds_of(field) or component_of(field)))
+
+    return {**old, **new, **{key: inner(key) for key in new if key in old}}
+
+
+def deep(below: Tables, above: Tables) -> Tables:
+    """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
+    both = {
+        key: deep(below[key], value)
+        for key, value in above.items()
+        if isinstance(value, dict) and isinstance(below.get(key), dict)
+    }
+    return {**below, **above, **both}
 
 
 def validate(tables: Tables, root: type[C]) -> C:
@@ -123,9 +138,28 @@ def _read_file(path: str) -> Tables:
         raise InputError(path, "no such file", suggest_scenario(path))
     text = read_text(named, str(path))
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except ValueError as error:
         raise InputError(path, f"not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> Tables:
+    """The tables of a TOML text. ValueError where it is none, or nested deeper than MOST_LEVELS."""
+    try:
+        tables = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level: list[Any] = [tables]
+    for _ in range(MOST_LEVELS):
+        level = [
+            value
+            for outer in level
+            if isinstance(outer, dict | list)
+            for value in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return tables
 
 
 def _read_overrides(lines: Iterable[str]) -> Tables:
@@ -137,9 +171,9 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             if not equals:
                 raise tomllib.TOMLDecodeError("no =")
             try:
-                layer = tomllib.loads(line)
+                layer = parse_toml(line)
             except tomllib.TOMLDecodeError:
-                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+                layer = parse_toml(f"{key}={json.dumps(value.strip())}")
         except ValueError:
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
         tables = deep(tables, layer)

@@ -58,8 +58,10 @@ class Plugin:
 
     def run(self) -> None:
         """Execute the code, which registers its classes. Raises InputError where that fails."""
-        module = ModuleType(f"hpctrip_plugin_{Path(self.path).stem}")
-        module.__file__ = str(Path(self.path).expanduser())
+        file = os.path.expanduser(self.path)
+        # named after the path: files of one name in two folders are two modules
+        module = ModuleType(f"hpctrip_plugin_{Path(file).stem}_{digest(os.path.realpath(file).encode())[:8]}")
+        module.__file__ = file
         # where pydantic looks up annotations and docstrings of the file's classes
         sys.modules[module.__name__] = module
         with _user_code(f"plugins: {self.path!r}", "fails when imported"):

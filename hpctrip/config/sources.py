@@ -56,14 +56,13 @@ def differing(recorded: Iterable[Source], current: Iterable[Source]) -> list[tup
     return [(before, after) for before, after in pairs if before.digest != after.digest]
 
 
-def is_pattern(text: str) -> bool:
-    """Whether a path, or a part of one, is a pattern of names."""
-    return any(mark in text for mark in "*?[")
-
-
 def files_at(value: str) -> list[Path]:
     """The file of this path, or the files that lie in the folder, sorted."""
-    path = named_path(value, value)
+    return files_in(named_path(value, value))
+
+
+def files_in(path: Path) -> list[Path]:
+    """The file itself, or the files that lie in the folder, sorted."""
     return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
 
 

@@ -47,9 +47,11 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
         Panel("carbon_g", 1e3, "kg", "Carbon (kg CO2)"),
         Panel("cost", 1.0, "cost", f"Price ({', '.join(currencies)})"),
     ]
-    available = [p for p in panels if all(np.isfinite(run.rounds[p.column]).all() for run in runs)]
+    available = [
+        p for p in panels if all(np.isfinite(run.rounds.get(p.column, np.nan)).all() for run in runs)
+    ]
     if not available:
-        problem = "have no energy in every round: some were made by an older hpctrip"
+        problem = "have no energy in every round: some were imported, or made by an older hpctrip"
         raise InputError("the runs", problem, "make them again")
     if available[-1].column == "cost" and len(currencies) > 1:
         raise InputError("the runs", f"have costs in {', '.join(currencies)}", "give runs of one currency")

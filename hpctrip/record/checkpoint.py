@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_suffix, check_writable, read_file, replace_file
+from hpctrip.base.io import check_suffix, check_writable, read_file, remove_file, replace_file
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.config.sources import PLUGINS, read_sources
@@ -234,8 +234,9 @@ class Checkpointer:
         newest: Path | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        """`newest` is the checkpoint from which the run resumes, and `saved_round` its round; `clock` is the wall clock
-        in seconds."""
+        """`newest` is the checkpoint from which the run resumes, and `saved_round` its round; None: a new run, which
+        replaces that of any checkpoints there are. `clock` is the wall clock in seconds."""
+        self._replaced = set(generations(results)) if newest is None else set()
         self._rules, self._results, self._newest, self._clock = rules, results, newest, clock
         self._input_toml, self._metadata = input_toml, metadata
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
@@ -249,6 +250,13 @@ class Checkpointer:
         sources = read_sources(self._metadata.get("sources", []), results)
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
+
+    def remove_replaced(self) -> None:
+        """Remove the checkpoints of the run that this one replaces: once its results are written, not before, so that
+        a run that fails at its start destroys nothing."""
+        for path in self._replaced:
+            remove_file(path)
+        self._replaced = set()
 
     def due(self, state: State, over: bool) -> bool:
         """Whether a checkpoint of `state` is due. At the end of the run (`over`) one always is."""
@@ -264,6 +272,7 @@ class Checkpointer:
         start = self._clock()
         checkpoint = Checkpoint(state, model, self._input_toml, self._metadata)
         self._newest = write(self._results, checkpoint, self._newest)
+        self._replaced.discard(self._newest)
         self._saved, self._end = state.round, self._clock()
         self.cost_s = self._end - start
         self.spent_s += self.cost_s

@@ -36,6 +36,20 @@ def is_held(path: str | Path) -> bool:
     return False
 
 
+def is_abandoned(path: str | Path) -> bool:
+    """Whether the process that wrote this results file has certainly ended: there is no lock file, or it names a
+    process of this machine and is not locked. False where the process may still run: some file systems do not show the
+    locks of other machines."""
+    try:
+        with open(f"{os.path.realpath(path)}.lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return _holder(file.read())["host"] == socket.gethostname()
+    except FileNotFoundError:
+        return True
+    except (OSError, LookupError):
+        return False
+
+
 class OutputLock:
     """Exclusive lock on a results file, from construction to `release` or the end of this process.
 
@@ -109,6 +123,7 @@ def _myself() -> dict[str, str]:
     in_job = f" (job {job})" if job else ""
     return {
         "process": f"process {os.getpid()} on {socket.gethostname()}{in_job}, since {since}",
+        "host": socket.gethostname(),
         "job": job,
         "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
     }

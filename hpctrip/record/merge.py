@@ -19,12 +19,10 @@ from hpctrip.base.text import encodable, printable
 from hpctrip.config.identity import differing
 from hpctrip.record import schema
 from hpctrip.record.lock import OutputLock
-from hpctrip.record.open_checked import open_checked
+from hpctrip.record.open_checked import TABLE, open_checked
 from hpctrip.record.reader import SUFFIXES, Run
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_table
-
-FORMAT = "hpctrip table"
 
 COLUMNS = {
     "path": ("1", "results file"),
@@ -85,7 +83,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     text = csv_bytes(pd.DataFrame({name: column.values for name, column in table.items()}))
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
-        file.attrs["format"], file.attrs["format_version"] = np.bytes_(FORMAT), schema.FORMAT_VERSION
+        file.attrs["format"], file.attrs["format_version"] = np.bytes_(TABLE), schema.FORMAT_VERSION
         write_table(file, "runs", table, "one row a run")
     with OutputLock(path):
         if not overwrite:
@@ -108,7 +106,7 @@ def _refuse_others(path: Path, csv: Path) -> None:
     hint = "choose another name for the table, or --overwrite"
     if os.path.lexists(path):
         try:
-            with open_checked(path, FORMAT):
+            with open_checked(path, TABLE):
                 return
         except InputError:
             raise InputError(str(path), "exists and is no merged table", hint) from None

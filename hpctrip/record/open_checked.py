@@ -23,10 +23,18 @@ _HEADER = b"OHDR"
 """Signature of every object header: a text file that mentions a format has none and is not a damaged file."""
 _FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE)
 _LAYOUTS = (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED)
+_FAULTS = (AttributeError, AssertionError, ImportError, NameError, NotImplementedError)
+"""Exceptions that no damaged file causes: they are faults of the program."""
+TABLE = "hpctrip table"
+"""Format of the tables that `hpctrip merge` writes."""
 
 
 class DamagedError(InputError):
     """Raised for a results file that is truncated, corrupted or empty."""
+
+
+class TableError(InputError):
+    """Raised for a merged table where a results file is needed."""
 
 
 @contextlib.contextmanager
@@ -45,7 +53,10 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
         with _no_plugins(), h5py.File(h5f.open_file_image(data)) as file:
             stored = file.attrs.get("format")
             if not isinstance(stored, bytes) or stored.decode() not in formats:
-                what = "table of runs" if formats == ("hpctrip table",) else "results file"
+                if stored == TABLE.encode():
+                    problem = "is a table of runs, not a results file"
+                    raise TableError(str(path), problem, "give the files that it was merged from")
+                what = "table of runs" if formats == (TABLE,) else "results file"
                 raise InputError(
                     str(path), f"is not an hpctrip {what}", "give a file that `hpctrip run` wrote"
                 )
@@ -54,7 +65,7 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
                     str(path), problem, "hpctrip writes no such file; restore a copy or run again"
                 )
             yield file
-    except InputError:
+    except (InputError, *_FAULTS):
         raise
     # h5py raises many types of errors for damaged files: OSError, KeyError, MemoryError...
     except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.io import named_path
+from hpctrip.base.io import is_pattern, matching, named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
-from hpctrip.record.open_checked import open_checked
+from hpctrip.record.open_checked import TableError, open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
@@ -201,29 +200,35 @@ def open_runs(
     patterns: Iterable[str | Path], besides: str | Path = "", opened: Callable[[Path], R] = open_run
 ) -> list[R]:
     """Read every results file that files, folders (searched recursively) and glob patterns name, each once. The file
-    `besides` is skipped. `opened` reads one file.
+    `besides` is skipped, and merged tables are, unless the user names one. `opened` reads one file.
 
     Raises one InputError with all faults: patterns that match no file, files that cannot be read.
     """
-    paths: dict[Path, None] = {}
+    patterns = list(map(str, patterns))
+    paths: dict[Path, bool] = {}  # whether the user names the file itself
     faults: list[Fault] = []
-    for pattern in map(str, patterns):
+    for pattern in patterns:
         try:
             matches = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
         except InputError as error:
             faults += error.faults
             continue
-        paths |= dict.fromkeys(matches)
+        is_named = matches == [named_path(pattern, pattern)]
+        paths |= {path: is_named or paths.get(path, False) for path in matches}
         if not matches:
             faults.append(_no_match(pattern))
     if not paths and not faults:
         faults.append(Fault("results", "no file was named", "give files, folders or patterns"))
     runs = []
-    for path in paths:
+    for path, is_named in paths.items():
         try:
             runs.append(opened(path))
+        except TableError as error:
+            faults += error.faults if is_named else []
         except InputError as error:
             faults += error.faults
+    if not runs and not faults:
+        faults = [Fault(", ".join(patterns), "names merged tables only, no results file")]
     if faults:
         raise InputError(faults=faults)
     return runs
@@ -231,19 +236,17 @@ def open_runs(
 
 def _no_match(pattern: str) -> Fault:
     """The fault of a pattern that names no results file."""
-    if Path(pattern).exists() or glob.has_magic(pattern):
+    if named_path(pattern, pattern).exists() or is_pattern(pattern):
         suffixes = " or ".join(SUFFIXES)
         return Fault(pattern, "names no results file", f"a folder must hold files ending in {suffixes}")
     return Fault(pattern, "no such file", "give the path of a results file, a folder of them or a pattern")
 
 
 def _expand(pattern: str) -> list[Path]:
-    path = named_path(pattern, printable(pattern))
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
-    if path.exists():
-        return [path]
-    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+    paths = matching(pattern)
+    if len(paths) == 1 and paths[0].is_dir():
+        return sorted(file for file in paths[0].rglob("*") if file.suffix in SUFFIXES)
+    return paths
 
 
 def read_traces(

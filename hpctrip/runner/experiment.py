@@ -18,7 +18,7 @@ from pydantic import Field
 
 from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.io import PathName, beside
-from hpctrip.config.component import Component
+from hpctrip.config.component import Component, is_own
 from hpctrip.config.identity import NotInResult, NotInTraining
 from hpctrip.config.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.config.plugins import NO_EXTENSIONS, Extensions
@@ -137,7 +137,8 @@ class Experiment(Component):
         return self.simulation(1, np.ones(num_sites, dtype=np.int64))
 
     def check_callbacks(self) -> None:
-        """Raise InputError where the `check` of a callback fails, for example because a package is missing."""
+        """Raise InputError where the `check` of a callback does, for example because a package is missing, and where
+        that of a plug-in fails."""
         for name, callback in self.callbacks.items():
             try:
                 if callback.enabled:
@@ -145,6 +146,8 @@ class Experiment(Component):
             except HpctripError:
                 raise
             except Exception as error:
+                if is_own(type(callback)):
+                    raise
                 problem = f"fails before the run: {cause(error)}"
                 raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
 

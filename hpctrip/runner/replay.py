@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import glob
 import itertools
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.io import is_pattern
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions, Plugin, installed
-from hpctrip.config.sources import PLUGINS, NamedFiles, Source, is_pattern, read_sources
+from hpctrip.config.sources import PLUGINS, NamedFiles, Source, read_sources
 from hpctrip.config.sources import differing as differing_sources
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run
@@ -177,9 +177,9 @@ def _candidates(value: str, data: Sequence[str]) -> Iterator[str]:
             yield str(root)
         for start in range(len(parts) if root.is_dir() else 0):
             *folders, last = parts[start:]
-            if is_pattern(last) and not any(map(is_pattern, folders)) and "**" not in last:
-                yield str(Path(glob.escape(str(root.joinpath(*folders))), last))
-            elif (path := root.joinpath(*folders, last)).exists():
+            path = root.joinpath(*folders, last)
+            may_match = is_pattern(last) and not any(map(is_pattern, folders)) and "**" not in last
+            if path.exists() or may_match:
                 yield str(path)
 
 

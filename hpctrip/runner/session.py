@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
@@ -28,7 +30,7 @@ from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.watchdog.watchdog import Watchdog
-from hpctrip.record.checkpoint import Checkpointer, generations
+from hpctrip.record.checkpoint import Checkpointer
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.learning_key import learning_key
@@ -190,7 +192,7 @@ class Session:
                 start,
                 self.learning_key,
                 leaves=lambda state: self.interruption.reason([0] * len(self.everyone), state.history, 0.0),
-                say=lambda line: None if self.quiet else print(printable(line, 1000), flush=True),
+                say=lambda line: None if self.quiet else _say(line),
             ).resume_point()
 
         return build_collectively(self.host.ranks, find)
@@ -247,7 +249,12 @@ class Session:
             )
             rank0 = Rank0(
                 aggregator,
-                Recorder(start.path, attributes, site_columns(aggregator)),
+                Recorder(
+                    start.path,
+                    attributes,
+                    site_columns(aggregator),
+                    on_first=checkpointer.remove_replaced,
+                ),
                 checkpointer,
                 self.interruption,
                 progress,
@@ -263,15 +270,16 @@ class Session:
             aggregator.ranks.decide_on_root(partial(rank0.finish, state, params_digest))
 
 
+def _say(line: str) -> None:
+    """Print a line. The run goes on if the output breaks."""
+    print(printable(line, 1000), file=BestEffortStream(sys.stdout), flush=True)
+
+
 def _checkpointer(start: Start, metadata: dict[str, Any]) -> Checkpointer:
-    """Rank 0's writer of checkpoints. Removes those of a run that this one replaces."""
-    rules, input_toml, saved = start.run_input.experiment.checkpoint, start.run_input.toml, start.checkpoint
-    if saved is not None:
-        newest = start.checkpoint_file
-        return Checkpointer(rules, start.path, input_toml, metadata, saved.state.round, newest)
-    for path in generations(start.path):
-        path.unlink(missing_ok=True)
-    return Checkpointer(rules, start.path, input_toml, metadata)
+    """Rank 0's writer of checkpoints."""
+    rules, saved = start.run_input.experiment.checkpoint, start.checkpoint
+    saved_round = saved.state.round if saved else 0
+    return Checkpointer(rules, start.path, start.run_input.toml, metadata, saved_round, start.checkpoint_file)
 
 
 def _parts(

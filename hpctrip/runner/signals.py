@@ -19,6 +19,8 @@ from hpctrip.config.component import Component
 from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.rounds import History
 
+JOB_ENDS = "the job ends"
+"""Beginning of the reason of a run that leaves because its job's time is over."""
 RECENT_ROUNDS = 5
 """Number of last rounds of which the slowest predicts the length of the next one."""
 
@@ -106,7 +108,5 @@ class Interruption:
         left_s = self._ends_at - self._now()
         if left_s < needed_s:
             rounds = self._rules.margin_rounds
-            return (
-                f"the job ends in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
-            )
+            return f"{JOB_ENDS} in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
         return ""

@@ -28,7 +28,7 @@ from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun
 from hpctrip.base.io import append_to, remove_file
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
-from hpctrip.runner.signals import Signals
+from hpctrip.runner.signals import JOB_ENDS, Signals
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
@@ -68,14 +68,14 @@ class Child:
         code = self.process.exitcode or 0
         if code == 0:
             return RunState(self.entry, RunStatus.FINISHED)
+        lines = _log_end(self.log, self.log_start).splitlines()
+        errors = [line.removeprefix("hpctrip: ") for line in lines if line.startswith("hpctrip: ")]
         if code == InterruptedRun.exit_code or stopping:
-            return RunState(self.entry, RunStatus.INTERRUPTED)
+            return RunState(self.entry, RunStatus.INTERRUPTED, "".join(errors[-1:]).partition("; ")[0])
         if is_held(results):
             return RunState(self.entry, RunStatus.HELD)
         if code < 0:
             return RunState(self.entry, RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
-        lines = _log_end(self.log, self.log_start).splitlines()
-        errors = [line.removeprefix("hpctrip: ") for line in lines if line.startswith("hpctrip: ")]
         if code == FAULT_EXIT_CODE:  # the last line of the traceback says more
             errors = [line for line in lines if line.strip() and not line.startswith("hpctrip: ")][-1:]
         return RunState(self.entry, RunStatus.FAILED, "\n".join(errors) or f"exit code {code}")
@@ -99,8 +99,9 @@ class Executor:
     def run(self, tick: Callable[[], None]) -> bool:
         """Execute all runs. `tick` is called about every `POLL_S`.
 
-        Returns whether every run was executed: False if a signal, or a run that was interrupted, stopped the queue
-        early. A second Ctrl-C raises KeyboardInterrupt.
+        Returns whether every run was started: False if a signal to this process, or the end of the job, stopped the
+        queue early. A run that alone is told to leave, by a signal or its stop file, stops no other. A second Ctrl-C
+        raises KeyboardInterrupt.
         """
         stopping = terminated = False
         try:
@@ -110,7 +111,6 @@ class Executor:
                         self._start_next()
                     stopping = self._collect(terminated) or stopping
                     if signals.received and not terminated:
-                        # also needed if an interrupted run has set `stopping`, as the other runs go on
                         stopping = terminated = True
                         for child in self.children:
                             child.process.terminate()
@@ -164,15 +164,15 @@ class Executor:
         self.children.append(Child(entry, process, ours, gpu, log, log_start))
 
     def _collect(self, stopping: bool) -> bool:
-        """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run was interrupted."""
+        """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run left because the job ends."""
         wait([child.process.sentinel for child in self.children], POLL_S)
-        interrupted = False
+        job_ends = False
         for child in [child for child in self.children if not child.process.is_alive()]:
             self.children.remove(child)
             end = child.end(stopping, self.runs.results(child.entry.identity))
-            interrupted |= end.status == RunStatus.INTERRUPTED
+            job_ends |= end.status == RunStatus.INTERRUPTED and JOB_ENDS in end.reason
             self._ended(end)
-        return interrupted
+        return job_ends
 
     def _ended(self, end: RunState) -> None:
         if end.status == RunStatus.HELD:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
+from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.studies.execute import Child, Executor, capacity
 from hpctrip.studies.grid import Entry
@@ -39,7 +40,8 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
 
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
     """Execute missing runs, then write tables and figures. `again` is the command that continues the study. Raises
-    InterruptedRun if a signal stopped it early, and HpctripError, with one line per run, if runs failed."""
+    InterruptedRun, without tables, if a signal or the end of the job stopped it early; at the end InterruptedRun if a
+    run left early, or HpctripError if runs failed, with one line per failed run."""
     lines = chosen(studies, only)
     todo = [line.entry for line in lines if line.can_be_made]
     for study in studies:
@@ -47,25 +49,33 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
     if todo and not _execute(studies, lines, todo, jobs, ranks):
         for study in studies:
             study.write_ledger()
-        finished = sum(line.finished for line in chosen(studies, only))
-        raise InterruptedRun(f"{finished} of {len(lines)} runs are finished; go on with: {again}")
+        raise InterruptedRun(_how_to_go_on(chosen(studies, only), again))
     for study in studies:
         for text in study.conclude():
             click.echo(printable(text, 1000))
     lines = chosen(studies, only)
-    failed = [line for line in lines if line.status == RunStatus.FAILED]
-    if failed:
-        report = [f"{len(failed)} of {len(lines)} runs failed:"]
+    report = []
+    if failed := [line for line in lines if line.status == RunStatus.FAILED]:
+        report.append(f"{len(failed)} of {len(lines)} runs failed:")
         for line in failed:
             log = studies[0].runs.log(line.entry.identity)
             report.append(f"{line.entry.name}: {line.reason}{f' (log: {log})' if log.exists() else ''}")
+    if any(not line.finished and line not in failed for line in lines):
+        raise InterruptedRun("\n".join([*report, _how_to_go_on(lines, again)]))
+    if failed:
         raise HpctripError("\n".join(report))
+
+
+def _how_to_go_on(lines: Sequence[RunState], again: str) -> str:
+    """The number of finished runs, and the command that continues the study."""
+    finished = sum(line.finished for line in lines)
+    return f"{finished} of {len(lines)} runs are finished; go on with: {again}"
 
 
 def _execute(
     studies: Sequence[Study], lines: Sequence[RunState], todo: Sequence[Entry], jobs: int | None, ranks: int
 ) -> bool:
-    """Execute the runs `todo`; returns False if a signal stopped them early."""
+    """Execute the runs `todo`; returns False if a signal to the study, or the end of the job, stopped them early."""
     num_children, gpus = capacity()
     num_children = min(len(todo), jobs or max(1, num_children // ranks))
     with Display(len(lines), sum(line.finished for line in lines)) as display:
@@ -93,7 +103,8 @@ class Display:
 
     def __init__(self, total: int, finished: int):
         """`finished` of the `total` runs were finished before."""
-        self._console = Console(highlight=False, soft_wrap=True)
+        stream = BestEffortStream(sys.stdout)  # the study goes on if the output breaks
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._ended = Counter({RunStatus.FINISHED: finished})
         self._total = total
         self._bars = Progress(
@@ -130,7 +141,7 @@ class Display:
         if end.status == RunStatus.FAILED:
             self.print(f"failed: {entry.name}: {end.reason.splitlines()[0]}")
         elif end.status == RunStatus.INTERRUPTED:
-            self.print(f"interrupted: {entry.name}")
+            self.print(f"interrupted: {entry.name}{f': {end.reason}' if end.reason else ''}")
         elif not self._console.is_terminal:
             failed = self._ended[RunStatus.FAILED]
             counts = f"{self._ended[RunStatus.FINISHED]} of {self._total} finished"

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.errors import InputError
 from hpctrip.base.io import append_to, check_folder, replace_file
 from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
@@ -94,12 +94,12 @@ class Study:
         }
         report = write_tables(self.folder, facts, lines, runs)
         if runs:
-            report += self._draw(list(runs.values()), sum(line.imported for line in lines))
+            report += self._draw(list(runs.values()))
         return report
 
-    def _draw(self, runs: Sequence[Run], num_imported: int) -> Iterator[str]:
-        """Draw the figures. A figure that cannot be drawn (too few runs, or imported ones without the data it needs) is
-        left out. Yields the lines to print."""
+    def _draw(self, runs: Sequence[Run]) -> Iterator[str]:
+        """Draw the figures. One that cannot be drawn of these runs (too few, or imported ones without the tables that
+        it needs) is left out. Yields the lines to print."""
         names = [picture.name for picture in self.file.figure]
         for number, picture in enumerate(self.file.figure):
             from hpctrip.figures import FIGURES  # heavy
@@ -108,10 +108,8 @@ class Study:
             assert draw.source.of_study is not None  # the study file was checked
             try:
                 drawing = draw(draw.source.of_study(runs), **picture.options())
-            except (HpctripError, KeyError, ValueError) as error:
-                lacks = f"{num_imported} imported runs lack what it draws"
-                reason = lacks if num_imported else str(error).splitlines()[0]
-                yield f"figure {picture.name} not drawn: {reason}"
+            except InputError as error:
+                yield f"figure {picture.name} not drawn: {error.faults[0]}"
                 continue
             file = f"{picture.name}{f'_{earlier + 1}' if earlier else ''}.png"
             yield from drawing.lines

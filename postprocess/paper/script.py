@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.io import checked_output
 from hpctrip.base.text import printable
 from hpctrip.figures import FIGURES
 
@@ -18,7 +19,9 @@ def run_script(command: click.Command) -> NoReturn:
     """Run a command with the arguments of this script, and exit. An error is one line on stderr."""
     program = Path(sys.argv[0]).name
     try:
-        sys.exit(command.main(prog_name=program, standalone_mode=False))
+        with checked_output():
+            code = command.main(prog_name=program, standalone_mode=False)
+        sys.exit(code)
     except HpctripError as error:
         problem, code = " | ".join(str(error).splitlines()), error.exit_code
     except click.ClickException as error:

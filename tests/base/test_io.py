@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from hpctrip.base.io import (
     append_to,
     check_suffix,
     digest_of_file,
+    matching,
     read_file,
     read_text,
     read_unpacked,
@@ -77,6 +79,37 @@ def test_gzip_is_unpacked_or_refused_where_it_is_damaged(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(InputError, match="gzip stream"):
             read_unpacked(path)
+
+
+# Paths and patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("tr[2019]", ["tr[2019]"]),
+        ("tr[2019]/*.csv", ["tr[2019]/a?.csv", "tr[2019]/b.csv"]),
+        ("tr[2019]/a?.csv", ["tr[2019]/a?.csv"]),
+        ("tr[01]/*", ["tr1/ab.csv"]),
+        ("tr*/**/*.csv", ["tr1/ab.csv", "tr[2019]/a?.csv", "tr[2019]/b.csv"]),
+        ("~/tr[2019]/b*", ["tr[2019]/b.csv"]),
+        ("tr[2019]/c.csv", []),
+        ("none[1]/*", []),
+    ],
+)
+def test_a_path_that_exists_is_itself_and_the_rest_of_a_path_a_pattern(
+    tmp_path, monkeypatch, pattern, matches
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("tr[2019]/a?.csv", "tr[2019]/b.csv", "tr1/ab.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert matching(pattern if pattern.startswith("~") else tmp_path / pattern) == [
+        tmp_path / name for name in matches
+    ]
+    monkeypatch.chdir(tmp_path)
+    if not pattern.startswith("~"):
+        assert matching(pattern) == [Path(name) for name in matches]
 
 
 # Writing

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +16,8 @@ import hpctrip as package
 from hpctrip.__main__ import cli
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +32,21 @@ def test_help_names_every_command_and_every_command_has_help(hpctrip):
         assert re.search(rf"^  {command} ", shown.out, re.MULTILINE)
         ended = hpctrip(command, "--help")
         assert ended.code == 0 and re.match(rf"Usage: .*hpctrip {command} ", ended.out)
+
+
+@pytest.mark.parametrize("command", ["show", "keys"])
+def test_output_to_a_full_disk_is_one_line(command, run_file):
+    """The one writes more than a buffer holds, the other does not, or flushes it."""
+    words = [sys.executable, "-m", "hpctrip", command, *([str(run_file)] if command == "show" else [])]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        assert ended.returncode == 1
+        assert ended.stderr.splitlines() == [
+            "hpctrip: the output: cannot be written: No space left on device; "
+            "free some space or choose another place"
+        ]
+        refused = subprocess.run([*words[:3], "show", "none.h5"], stderr=full, cwd=ROOT)
+    assert refused.returncode == 2
 
 
 def test_version(hpctrip):

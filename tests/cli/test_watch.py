@@ -2,6 +2,7 @@
 
 import io
 import os
+import socket
 import time
 from dataclasses import replace
 
@@ -38,6 +39,14 @@ def written(whole, tmp_path):
     return write
 
 
+@pytest.fixture
+def locked(tmp_path):
+    """The lock of that run, which this process holds."""
+    lock = OutputLock(tmp_path / "run.h5")
+    yield lock
+    lock.release()
+
+
 def watch_output(path, steps, clock=lambda: 0.0):
     """The output and the last snapshot of `watch`; each of its polls runs the next of `steps`."""
     steps, out = iter(steps), io.StringIO()
@@ -50,7 +59,7 @@ def watch_output(path, steps, clock=lambda: 0.0):
     return out.getvalue(), ended
 
 
-def test_every_round_is_printed_once_until_the_run_is_over(written):
+def test_every_round_is_printed_once_until_the_run_is_over(written, locked):
     path = written(1)
     steps = [lambda: written(1), lambda: written(2), lambda: None, lambda: written(3, "finished")]
     text, ended = watch_output(path, steps)
@@ -58,7 +67,7 @@ def test_every_round_is_printed_once_until_the_run_is_over(written):
     assert ended.status == "finished" and len(ended.rounds) == 3
 
 
-def test_a_missing_or_damaged_file_is_waited_for(written):
+def test_a_missing_or_damaged_file_is_waited_for(written, locked):
     path = written(1)
     damage = [path.unlink, lambda: path.write_bytes(b"\x89HDF"), lambda: path.unlink() or path.mkdir()]
     steps = [*damage, path.rmdir, lambda: written(3, "interrupted")]
@@ -66,21 +75,35 @@ def test_a_missing_or_damaged_file_is_waited_for(written):
     assert ended.status == "interrupted" and text.count("round    3 ") == 1
 
 
-def test_watch_ends_if_the_process_of_the_run_was_killed(written):
-    """The status stays `running`. As long as the file changes or its lock is held, a process writes it."""
-    path, now = written(1), [time.time()]
+def test_watch_ends_as_soon_as_the_process_of_the_run_is_gone(written, locked, tmp_path):
+    """The status stays `running`. The lock file of a killed process stays, and nothing locks it."""
+    path, file = written(1), tmp_path / "run.h5.lock"
+    holder = file.read_bytes()
+    steps = iter([lambda: written(2), lambda: locked.release() or file.write_bytes(holder)])
+    for steps_of_run in (steps, []):
+        text, ended = watch_output(path, steps_of_run)
+        assert ended.status == "running" and len(ended.rounds) == 2 and not list(steps)
+        assert "it was killed" in text.splitlines()[-2]
+        file.unlink(missing_ok=True)  # as its owner may have done
+
+
+def test_the_lock_of_another_machine_may_not_be_seen_so_the_file_has_to_be_silent_too(
+    written, locked, tmp_path, monkeypatch
+):
+    path, file, now = written(1), tmp_path / "run.h5.lock", [time.time()]
 
     def wait(seconds):
         now[0] += seconds
 
-    lock = OutputLock(path)
-    steps = [lambda: wait(1000), lambda: written(2), lock.release, lambda: wait(59), lambda: wait(2)]
+    file.write_bytes(file.read_bytes().replace(socket.gethostname().encode(), b"elsewhere"))
+    holder = file.read_bytes()
+    unseen = [lambda: written(2), lambda: locked.release() or file.write_bytes(holder)]
+    steps = iter([lambda: wait(1000), *unseen, lambda: wait(59), lambda: wait(2)])
     text, ended = watch_output(path, steps, clock=lambda: now[0])
-    assert ended.status == "running" and len(ended.rounds) == 2
-    assert "it was killed" in text.splitlines()[-2]
+    assert len(ended.rounds) == 2 and not list(steps) and "it was killed" in text.splitlines()[-2]
 
 
-def test_a_last_version_written_during_a_pause_is_read(written):
+def test_a_last_version_written_during_a_pause_is_read(written, locked):
     """After a slow reading, `watch` pauses for longer than `SILENT_S`."""
     path, now = written(1), [time.time()]
 
@@ -88,17 +111,9 @@ def test_a_last_version_written_during_a_pause_is_read(written):
         now[0] += 100
         return now[0]
 
-    lock = OutputLock(path)
-    steps = [lambda: written(2), lambda: written(3, "finished") and lock.release()]
+    steps = [lambda: written(2), lambda: written(3, "finished") and locked.release()]
     text, ended = watch_output(path, [*steps, *[lambda: None] * 2], clock=clock)
     assert ended.status == "finished" and "it was killed" not in text
-
-
-def test_a_run_that_was_killed_long_ago_is_over_at_once(written):
-    path = written(2)
-    os.utime(path, (0, 0))
-    text, ended = watch_output(path, [], clock=time.time)
-    assert len(ended.rounds) == 2 and "it was killed" in text
 
 
 def test_a_run_that_is_over_is_shown_at_once(hpctrip, whole):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 
@@ -23,10 +24,26 @@ class Circle(Component):
     radius_m: Metres = Field(1.0, gt=0)
 
 
+LINES = Registry("line", default="solid")
+
+
+@LINES.add
+class Solid(Component):
+    kind = "solid"
+    thickness_m: Metres = Field(1e-3, gt=0)
+
+
+@LINES.add
+class Dashed(Component):
+    kind = "dashed"
+    gap_m: Metres = Field(1e-3, gt=0)
+
+
 @SHAPES.add
 class Polygon(Component):
     kind = "polygon"
     corners: int = Field(3, ge=3)
+    line: LINES.field() = Field(default_factory=dict, validate_default=True)
 
 
 class Pen(Component):
@@ -86,6 +103,28 @@ DISC = {"radius_m": 4.0}  # of the default kind, circle
 def test_a_changed_kind_replaces_the_table(below, above, merged):
     assert merge({"shape": below}, {"shape": above}, Drawing) == {"shape": merged}
     assert POLYGON["corners"] == 5  # merging makes a new table
+
+
+THIN, BOX = {"thickness_m": 1e-4}, {"depth_m": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "merged"),
+    [
+        (POLYGON | {"line": THIN}, {"line": {"kind": "solid"}}, POLYGON | {"line": THIN | {"kind": "solid"}}),
+        (POLYGON | {"line": THIN}, {"line": {"kind": "dashed"}}, POLYGON | {"line": {"kind": "dashed"}}),
+    ],
+)
+def test_the_default_kind_of_a_table_within_a_table_may_be_named_on_top(below, above, merged):
+    assert merge({"shape": below}, {"shape": above}, Drawing) == {"shape": merged}
+
+
+def test_the_kind_that_a_named_table_has_by_its_name_may_be_named_on_top():
+    def frames(above):
+        return merge({"frames": {"box": BOX}}, {"frames": {"box": above}}, Drawing)["frames"]["box"]
+
+    assert frames({"kind": "box"}) == BOX | {"kind": "box"}
+    assert frames({"kind": "bare"}) == {"kind": "bare"}
 
 
 def test_files_and_overrides_are_layers(files):
@@ -156,6 +195,18 @@ def test_an_override_of_another_form_is_refused(line):
         read((), [line])
 
 
+@pytest.mark.parametrize(
+    "text", [f"a = {'[' * 2000}{']' * 2000}", f"{'a.' * 2000}b = 1", f"{'a.' * 60}b = 1"]
+)
+def test_a_file_nested_too_deep_is_refused_in_one_line(text, files):
+    """So that nothing which walks through its tables comes to the end of Python's stack."""
+    with pytest.raises(InputError, match="not valid TOML: tables and lists are nested deeper than 50 levels"):
+        read(files(text))
+    with pytest.raises(InputError):
+        read((), [text])
+    assert read(files(f"# {'.' * 101}\ntitle = '{'[' * 101}'")) == {"title": "[" * 101}
+
+
 # What the tables mean
 
 
@@ -200,6 +251,20 @@ def _as_toml(line):
     """A line of `-o` as it stands in a file."""
     key, _, value = line.partition("=")
     return f"{key} = {value}" if value[0].isdigit() else f'{key} = "{value}"'
+
+
+def test_a_copy_computes_anew_what_follows_from_its_fields():
+    class Square(Component):
+        side_m: float = 1.0
+
+        @functools.cached_property
+        def area_m2(self):
+            return self.side_m**2
+
+    square = Square()
+    assert square.area_m2 == 1.0
+    larger = square.model_copy(update={"side_m": 3.0})
+    assert larger.area_m2 == 9.0 and larger.model_copy() == larger and square.area_m2 == 1.0
 
 
 def test_components_do_not_change():

@@ -45,6 +45,17 @@ def test_the_table_has_a_row_per_run_and_the_keys_that_vary(sweep):
     assert "input.policy.kind" not in table and "input.checkpoint.every_s" not in table
 
 
+def test_a_table_among_the_runs_is_no_run(sweep, hpctrip):
+    """The table of a folder may lie in that folder."""
+    for _ in range(2):
+        assert hpctrip("merge", sweep / "all.h5", sweep).out.endswith("all.csv: 4 runs\n")
+    for named in (sweep, str(sweep / "*.h5")):
+        assert hpctrip("show", "--status", named).out.split() == ["finished"] * 3 + ["running"]
+    assert hpctrip("merge", sweep / "other.h5", sweep).code == 0
+    hpctrip("show", sweep / "all.h5").check_refused(["all.h5: is a table of runs, not a results file"])
+    hpctrip("show", str(sweep / "[ao]*.h5")).check_refused(["names merged tables only, no results file"])
+
+
 def test_the_hdf5_table_explains_itself_and_equals_the_csv(sweep):
     write_merged(sweep / "all.h5", open_runs([sweep]))
     csv = pd.read_csv(sweep / "all.csv")

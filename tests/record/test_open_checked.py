@@ -100,6 +100,15 @@ def test_a_file_never_makes_hdf5_load_a_library(run_file, tmp_path):
     assert loaded == {"careful": False, "careless": True}
 
 
+def test_a_fault_of_the_reader_is_no_damage(run_file, hpctrip, monkeypatch):
+    def has_a_mistake(*_):
+        return None.path
+
+    monkeypatch.setattr("hpctrip.record.reader.common_fields", has_a_mistake)
+    ended = hpctrip("show", run_file)
+    assert ended.code == 70 and "AttributeError" in ended.err and "damaged" not in ended.err
+
+
 def test_hdf5_has_no_plugin_folders_while_a_file_is_read(run_file):
     def folders():
         return [h5pl.get(index) for index in range(h5pl.size())]

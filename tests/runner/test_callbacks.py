@@ -297,24 +297,36 @@ def test_a_wrong_table_is_one_clear_line(line):
     assert WRONG[line] in str(refused.value) and len(refused.value.faults) == 1
 
 
-@pytest.mark.parametrize("kind", ["mlflow", "tensorboard", "jsonl"])
-def test_a_callback_whose_check_fails_is_one_line_at_check_and_at_the_start(
-    kind, hpctrip, tiny, tmp_path, monkeypatch
-):
+class Failing(Callback):
+    """A plug-in's callback whose check fails."""
+
+    kind: ClassVar[str] = "failing"
+
     def check(self):
         raise ZeroDivisionError("nothing to divide by")
 
+
+@pytest.mark.parametrize("kind", ["mlflow", "tensorboard", "failing"])
+def test_a_callback_whose_check_fails_is_one_line_at_check_and_at_the_start(
+    kind, hpctrip, tiny, tmp_path, monkeypatch, own_components
+):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(CALLBACKS["jsonl"], "check", check)
+    CALLBACKS.add(Failing)
     fragments = [f'callbacks: kind = "{kind}": {kind}', "not installed", f".[{kind}]'"]
-    if kind == "jsonl":
-        fragments = ["callbacks.jsonl: fails before the run: ZeroDivisionError: nothing to divide by"]
+    if kind == "failing":
+        fragments = ["callbacks.failing: fails before the run: ZeroDivisionError: nothing to divide by"]
     line, path = f"callbacks.{kind}={{}}", tmp_path / "run.h5"
     for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
         ended.check_refused(fragments)
     assert not path.exists()
     off = ("-o", f"callbacks.{kind}.enabled=false")
     assert hpctrip("check", tiny, "-o", line, *off).code == 0
+
+
+def test_a_fault_of_a_callback_that_comes_with_hpctrip_is_no_bad_input(hpctrip, tiny, monkeypatch):
+    monkeypatch.setattr(CALLBACKS["jsonl"], "check", Failing.check)
+    ended = hpctrip("check", tiny, "-o", "callbacks.jsonl={}")
+    assert ended.code == 70 and "ZeroDivisionError" in ended.err and "please report it" in ended.err
 
 
 def test_keys_describes_the_callbacks(hpctrip):

@@ -7,6 +7,8 @@ import tomllib
 
 import pytest
 
+import hpctrip as library
+
 FEW = ["partition", "samples"]
 REFUSED = {  # {case: (-o lines, fragments of the report)}
     "sites": (["sites.kind=csv", "sites.path=none.csv", "policy.kind=all"], ["none"]),
@@ -44,6 +46,45 @@ def test_check_refuses_missing_inputs_with_the_message_of_run(lines, fragments, 
     checked = hpctrip("check", *arguments)
     checked.check_refused(fragments)
     assert checked.err == hpctrip("run", *arguments, "--out", "run.h5").err
+
+
+@pytest.mark.parametrize("place", ["~", "tr[2019]", "a*b?"])
+def test_every_path_may_hold_signs_of_a_pattern_or_begin_in_the_home_folder(
+    place, hpctrip, tiny, folder, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    at = folder / place.replace("~", "home")
+    at.mkdir()
+    times = "".join(f"{600_000_000 + 300_000_000 * step},a,pdu1,0.{step}\n" for step in range(3))
+    for name, text in {
+        "sites.csv": "distance_m\n" + "5\n" * 10,
+        "curve.csv": "watts,samples_per_second\n100,1\n200,2\n",
+        "cella.csv": f"time,cell,pdu,production_power_util\n{times}",
+        "grid.csv": "time,per_kwh\n2022-06-01T00:00,300\n2022-06-01T01:00,200\n",
+        "outages.csv": "site,start_s,end_s\n1,5,6\n",
+    }.items():
+        (at / name).write_text(text)
+    tables = (
+        f"sites={{kind='csv', path='{place}/sites.csv'}}",
+        f"throughput={{kind='curve', path='{place}/curve.csv'}}",
+        f"power={{kind='trace', path='{place}'}}",
+        f"carbon={{kind='csv', path='{place}/grid.csv'}}",
+        f"price={{kind='csv', path='{place}/gr*.csv'}}",
+        f"faults={{outages='{place}/outages.csv', deadline_s=1000}}",
+        f"callbacks.jsonl={{path='{place}/lines.jsonl'}}",
+        "stop.max_rounds=1",
+    )
+    out = f"{place}/run.h5"
+    made = hpctrip("run", tiny, *(word for line in tables for word in ("-o", line)), "--out", out)
+    assert made.code == 0, made.err
+    assert {"run.h5", "lines.jsonl"} <= {file.name for file in at.iterdir()}
+    for runs in (place, out, f"{place}/*.h5"):
+        assert hpctrip("show", "--status", runs).out == "finished\n"
+    assert hpctrip("verify", out, "--data", place).out.endswith("run.h5: ok\n")
+    drawn = hpctrip("plot", "power_utilisation", f"{place}/cell*.csv", "--out", f"{place}/power.png")
+    assert drawn.code == 0 and (at / "power.png").exists(), drawn.err
+    assert library.open(out).status == "finished"
+    assert not (folder / "~").exists()
 
 
 def test_check_tries_to_write_to_the_store_and_leaves_no_file(hpctrip, tiny, tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -154,6 +155,19 @@ def test_paths_in_an_input_file_are_relative_to_it_and_others_to_the_working_fol
     (folder / "more.py").write_text("")
     run_input = read_input(["inputs/x.toml"], plugins=["more.py"])
     assert run_input.experiment.plugins == ["inputs/mine.py", "more.py"]
+
+
+def test_plug_ins_of_one_file_name_are_two_modules(hpctrip, tiny, folder):
+    for name in "ab":
+        (folder / name).mkdir()
+        (folder / name / "mine.py").write_text(MINE.replace('"mine"', f'"{name}"'))
+    read_input([str(tiny)], plugins=["a/mine.py", "b/mine.py"])
+    modules = [sys.modules[POLICIES[name].__module__] for name in "ab"]
+    assert [module.__file__ for module in modules] == ["a/mine.py", "b/mine.py"]
+    read_input([str(tiny)], plugins=[str(folder / "a/mine.py")])  # another path of the same file
+    (folder / "b/mine.py").write_text(MINE.replace('"mine"', '"a"'))
+    ended = hpctrip("check", tiny, "--plugin", "a/mine.py", "--plugin", "b/mine.py")
+    ended.check_refused(["plugins: 'b/mine.py'", "kind 'a' is already taken by a/mine.py; choose another"])
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "prepare"])

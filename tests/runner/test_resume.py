@@ -248,6 +248,25 @@ def test_a_new_run_does_not_overwrite_checkpoints(tmp_path):
     assert "seed = 3" in newest(out)[0].input_toml and not (tmp_path / "run.h5.ckpt1").exists()
 
 
+def test_a_new_run_that_fails_at_its_start_leaves_the_one_that_it_was_to_replace(tmp_path, monkeypatch):
+    def fails(*_):
+        raise InputError("data", "are gone")
+
+    def replace(*lines):
+        launching.launch(lambda: start_new([], settings(*lines, rounds=1), str(out), True))
+
+    out = tmp_path / "run.h5"
+    run(out, rounds=2)
+    before = {path: path.read_bytes() for path in (out, *generations(out))}
+    monkeypatch.setattr(launching, "train", fails)
+    with pytest.raises(InputError, match="data: are gone"):
+        replace("seed=3")
+    assert {path: path.read_bytes() for path in (out, *generations(out))} == before
+    monkeypatch.undo()
+    replace("seed=3", "checkpoint.enabled=false")
+    assert open_run(out).meta["seed"] == 3 and newest(out)[0] is None
+
+
 @pytest.fixture
 def recording(monkeypatch):
     """`recording(act)`: calls `act(history)` when a round is recorded, during the next one."""

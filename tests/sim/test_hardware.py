@@ -37,6 +37,20 @@ def test_throughput_rises_with_power_and_no_kind_draws_more_or_waits_at_more_tha
     assert site.gpus_on(POWER)[[0, -1]].tolist() == [0, 100]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_hardware_draws_the_same_whether_or_not_its_defaults_are_filled_in(kind):
+    site = THROUGHPUT_MODELS[kind]()
+    for method in ("fraction", "gpus_on", "busy_w", "waiting_w"):
+        assert np.array_equal(getattr(site, method)(POWER), getattr(site.resolve(), method)(POWER)), method
+    assert site.full_power_w() == site.resolve().full_power_w()
+
+
+def test_a_site_with_other_gpus_has_levels_of_its_own():
+    site = Clocks(num_gpus=100)
+    assert site.gpus_on(POWER)[-1] == 100
+    assert site.model_copy(update={"num_gpus": 10}).gpus_on(POWER)[-1] == 10
+
+
 @pytest.mark.parametrize(
     ("site", "power", "expected"),
     [

@@ -114,6 +114,23 @@ def test_terminated_after_a_run_has_left_by_itself_it_terminates_the_others(begi
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
+def test_a_run_that_leaves_by_itself_does_not_keep_the_others_from_being_made(folder, study, own_components):
+    (folder / "leaving.py").write_text(LEAVING)
+    (folder / "base.toml").write_text(BASE.replace('"static"', '"leaving"') + "plugins = ['leaving.py']\n")
+    ended = study(folder, "-o", "seed=4", "--jobs", "1")
+    assert ended.code == 85, ended.err
+    assert "interrupted: policy.k = 2, seed 4: " in ended.out and "SIGTERM received by rank 0" in ended.out
+    assert "1 of 2 runs are finished; go on with: python -m hpctrip study" in ended.err
+    assert ledger_of(folder)["status"]["policy.k = 3, seed 4"] == "finished"
+    assert (folder / "out/two/table.csv").exists()
+
+
+def test_where_the_job_ends_no_more_runs_are_started(folder, study):
+    ended = study(folder, "-o", "interrupt.job_s=1e-9", "--jobs", "1")
+    assert ended.code == 85 and ended.out.count("interrupted: ") == 1, ended
+    assert ledger_of(folder)["status"].tolist() == ["planned"] * 4
+
+
 def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, monkeypatch):
     pids = folder / "pids"
     monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh -c 'echo $$ >> {pids}; exec sleep 200' {{n}} {{python}}")

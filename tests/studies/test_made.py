@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from small_study import STUDY, ledger_of
 
+from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies.run_store import RunStore, differences
@@ -63,6 +64,25 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert (made.folder / "out/two/figures/sweep.png").stat().st_size > 1000
     assert list(pd.read_csv(made.folder / "out/two/figures/sweep.csv")["k"]) == [2, 3]
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
+
+
+def test_a_fault_in_a_figure_is_no_figure_that_cannot_be_drawn(copied, study, monkeypatch):
+    def lacks_a_key(runs, **options):
+        return {}["k"]
+
+    monkeypatch.setitem(FIGURES, "sweep", replace(FIGURES["sweep"], draw=lacks_a_key))
+    ended = study(copied)
+    assert ended.code == 70 and "KeyError: 'k'" in ended.err and "not drawn" not in ended.out
+
+
+@pytest.mark.parametrize("figure", ["network", "stragglers", "pareto"])
+def test_a_figure_of_what_imported_runs_lack_is_left_out(figure, made, study, tmp_path):
+    copy_inputs(made.folder, tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY.replace('name = "curves"', f'name = "{figure}"'))
+    imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
+    assert imported.code == 0 and f"figure {figure} not drawn: the runs: " in imported.out, imported.err
+    assert "imported" in imported.out.partition("not drawn")[2]
+    assert (tmp_path / "out/two/figures/sweep.png").exists()
 
 
 def test_started_again_it_makes_nothing_and_reports_the_same(made, study):

@@ -185,7 +185,7 @@ class Pollux(TraceFile):
         """Every line is one training, whose work is 1."""
         table = self.table("name", "time", "application", "num_replicas", "batch_size")
         names, batches = table.texts("application"), table.integers("batch_size")
-        folder = Path(self.applications).expanduser()
+        folder = Path(self.applications)
         measured = {name: (folder / name / "placements.csv").is_file() for name in set(names)}
         wrong = np.array([not measured[name] for name in names], bool)
         table.refuse("application", wrong, f"has no placements.csv in {self.applications}")

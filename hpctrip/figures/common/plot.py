@@ -21,7 +21,15 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.io import (
+    check_suffix,
+    check_writable,
+    digest,
+    named_path,
+    refuse_inputs,
+    refuse_other,
+    replace_file,
+)
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import Source
 from hpctrip.figures.common.style import LOOK
@@ -152,8 +160,9 @@ class Plot:
 
 def _picture(name: str) -> Path:
     """The path of a picture. Raises InputError where its suffix is that of no picture."""
+    path = named_path(name, f"--out {name}")
     check_suffix(name, SUFFIXES)
-    return Path(name)
+    return path
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:

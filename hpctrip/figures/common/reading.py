@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.io import named_path
 from hpctrip.base.text import shown
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces
+from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces, trace_files
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
@@ -110,17 +110,15 @@ def _each_run(runs: Sequence[str]) -> list[Subject]:
 
 
 def _traces(traces: str, column: str, flags: str, time_unit: str = "us") -> list[Subject]:
-    return [
-        Subject(
-            read_traces(traces, column, flags, time_unit),
-            [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")],
-        )
-    ]
+    files = [] if traces == "synthetic" else trace_files(traces)
+    return [Subject(read_traces(traces, column, flags, time_unit), files)]
 
 
 def with_sites(runs: Sequence[Run]) -> Run:
-    """The first run that has sites, which an imported run has not; the first of all if none has."""
-    return next((run for run in runs if not run.sites.empty), runs[0])
+    """The first run that has a table of sites. Raises InputError if all were imported, which have none."""
+    if whole := [run for run in runs if not run.sites.empty]:
+        return whole[0]
+    raise InputError("the runs", "were imported, without their sites", "draw it of a run that was made here")
 
 
 def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
@@ -186,13 +184,14 @@ def csv_table(
     NaN."""
 
     def read(table: str) -> list[Subject]:
-        rows = read_table(table)
+        path = named_path(table, table)
+        rows = read_table(path)
         rows.require(*texts, *integers, *numbers)
         if not len(rows.lines):
             raise InputError(table, "has no rows", "name another table")
         columns = rows.columns | {name: rows.integers(name) for name in integers}
         columns |= {name: rows.numbers(name, may_lack) for name in numbers}
-        return [Subject(pd.DataFrame(columns), [Path(table)])]
+        return [Subject(pd.DataFrame(columns), [path])]
 
     return Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), read)
 

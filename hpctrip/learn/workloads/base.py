@@ -124,7 +124,7 @@ class PreparedWorkload(Workload):
     @property
     def path(self) -> Path:
         """The file or folder of the data."""
-        return Path(self.data).expanduser().resolve()
+        return Path(self.data).resolve()
 
     @property
     def origin(self) -> str:

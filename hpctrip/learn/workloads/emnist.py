@@ -54,7 +54,7 @@ MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
 
 def _all_files(data: str) -> list[Path]:
     """The files of all splits, sorted."""
-    return sorted(Path(data).expanduser().glob("emnist-*-*-ubyte*"))
+    return sorted(Path(data).glob("emnist-*-*-ubyte*"))
 
 
 class CharacterImages(SampledWorkload):

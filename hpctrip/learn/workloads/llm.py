@@ -46,7 +46,7 @@ class Lora(Component):
 def _text_files(data: str) -> list[Path]:
     """The file at this path, or the texts of the folder."""
     way_out = 'give a text file or a folder of them, or set workload.data = "sentences"'
-    return files.in_folder(Path(data).expanduser().resolve(), (".txt", ".json"), way_out)
+    return files.in_folder(Path(data).resolve(), (".txt", ".json"), way_out)
 
 
 @WORKLOADS.add
@@ -184,7 +184,7 @@ class Llm(PreparedWorkload):
 
     @property
     def _directory(self) -> Path:
-        return Path(self.model).expanduser().resolve()
+        return Path(self.model).resolve()
 
     @property
     def _pretrains(self) -> bool:

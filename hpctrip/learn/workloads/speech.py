@@ -69,7 +69,7 @@ class Speech(SampledWorkload):
             _require("workload.data", self.path, way_out)
         if self.client_map is not None:
             way_out = "give a CSV file with the columns file and client"
-            _require("workload.client_map", Path(self.client_map).expanduser().resolve(), way_out)
+            _require("workload.client_map", Path(self.client_map).resolve(), way_out)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped features and KWT-1; prepares the data first where the cache lacks it."""
@@ -112,7 +112,7 @@ class Speech(SampledWorkload):
         if self._by_speaker:
             settings["test_fraction"] = self.test_fraction
         if self.client_map is not None:
-            settings["client_map"] = cached.content_of([Path(self.client_map).expanduser()])
+            settings["client_map"] = cached.content_of([Path(self.client_map)])
         if self._by_speaker or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))

@@ -33,14 +33,14 @@ class CacheInput(Component):
     def check(self) -> None:
         """Raise InputError where nothing can be written to the folder. Leaves no file behind."""
         if self.path is not None:
-            check_writable(Path(self.path).expanduser() / LOCKS, overwrite=True)
+            check_writable(Path(self.path) / LOCKS, overwrite=True)
 
     def open(self, say: Callable[[str], None]) -> CacheFiles | None:
         """The files of the cache; None where there is none. Raises InputError where nothing can be written."""
         if self.path is None:
             return None
         self.check()
-        files = CacheFiles(Path(self.path).expanduser(), say, self.max_gb * GB)
+        files = CacheFiles(Path(self.path), say, self.max_gb * GB)
         files.make_room()
         return files
 

@@ -54,7 +54,7 @@ class Jsonl(Callback):
         self._file.close()
 
     def _path(self, results: Path) -> Path:
-        return Path(self.path).expanduser() if self.path else Path(f"{results}.jsonl")
+        return Path(self.path) if self.path else Path(f"{results}.jsonl")
 
 
 def _line(row: RoundRow) -> str:

@@ -48,7 +48,7 @@ class Prometheus(Callback):
         """Write the counters as they stand; those of the run include the rounds of earlier starts."""
         from prometheus_client import CollectorRegistry
 
-        folder = Path(self.folder).expanduser() if self.folder else run.path.parent
+        folder = Path(self.folder) if self.folder else run.path.parent
         self._file = folder / f"{run.path.name}{SUFFIX}"
         what, hint = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
         refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)

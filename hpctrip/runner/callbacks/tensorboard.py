@@ -40,7 +40,7 @@ class TensorBoard(Callback):
         """Write the rounds so far. TensorBoard drops the points of earlier starts (purge_step)."""
         from torch.utils.tensorboard import SummaryWriter
 
-        folder = Path(self.folder).expanduser() if self.folder else Path(f"{run.path}.tensorboard")
+        folder = Path(self.folder) if self.folder else Path(f"{run.path}.tensorboard")
         self._writer = SummaryWriter(str(folder), purge_step=0, flush_secs=_FLUSH_S)
         for row in run.rounds:
             self.round(row)

@@ -7,7 +7,6 @@ shortest does, and so do all dated series of a run.
 
 from __future__ import annotations
 
-import glob
 import json
 import logging
 import re
@@ -21,11 +20,11 @@ from pydantic import Field
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import PathName, read_unpacked
+from hpctrip.base.io import PathName, matching, read_unpacked
 from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Seconds
-from hpctrip.config.sources import Reads, files_at, is_pattern
+from hpctrip.config.sources import Reads, files_in
 from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.sites import SitePlacement
@@ -45,7 +44,7 @@ _logger = logging.getLogger(__name__)
 
 def signal_files(value: str) -> list[Path]:
     """The files of a path, a folder or a pattern. InputError where there are none."""
-    paths = [Path(name) for name in sorted(glob.glob(value))] if is_pattern(value) else files_at(value)
+    paths = [file for path in matching(value) for file in files_in(path)]
     if not paths:
         raise InputError(value, "names no file", "give a file, a folder or a pattern of files")
     return paths

@@ -61,8 +61,8 @@ class Throughput(Component):
 
     def waiting_w(self, power_fraction: np.ndarray) -> np.ndarray:
         """Watts that the site draws while its GPUs are on and wait: never more than while they compute."""
-        idle_w = self.gpus_on(power_fraction) * (self.idle_w + self.host_w) * self.pue
-        return np.minimum(idle_w, self.busy_w(power_fraction))
+        one_w = self.resolve().idle_w + self.host_w
+        return np.minimum(self.gpus_on(power_fraction) * one_w * self.pue, self.busy_w(power_fraction))
 
     def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(busy, waiting) watts [N] of sites with these power fractions [N]. InputError where they are no watts."""

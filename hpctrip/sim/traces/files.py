@@ -6,7 +6,6 @@ Shapes: D power domains, T steps.
 from __future__ import annotations
 
 import difflib
-import glob
 import gzip
 import logging
 from dataclasses import dataclass
@@ -18,9 +17,8 @@ import pandas as pd
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import replace_file
+from hpctrip.base.io import is_pattern, matching, replace_file
 from hpctrip.base.units import HOUR_S
-from hpctrip.config.sources import is_pattern
 from hpctrip.sim.times import SHOWN_TWICE, column_us, utc
 
 ORIGIN = (
@@ -79,15 +77,11 @@ class TraceSet:
 
 def trace_files(path: str | Path) -> list[Path]:
     """The files that `path` means: one file, a glob, or a folder (its `cell*.csv` and `cell*.csv.gz`), sorted."""
-    if is_pattern(str(path)):
-        paths = [Path(name) for name in glob.glob(str(path), recursive=True)]
-        missing = "no file matches this pattern"
-    elif Path(path).is_dir():
-        paths = [file for file in Path(path).glob("cell*") if file.name.endswith((".csv", ".csv.gz"))]
+    paths = matching(path)
+    missing = "no file matches this pattern" if is_pattern(str(path)) else "no such file or folder"
+    if len(paths) == 1 and paths[0].is_dir():
+        paths = [file for file in paths[0].glob("cell*") if file.name.endswith((".csv", ".csv.gz"))]
         missing = "no cell*.csv or cell*.csv.gz in this folder"
-    else:
-        paths = [Path(path)] if Path(path).exists() else []
-        missing = "no such file or folder"
     if not paths:
         raise InputError(str(path), missing, ORIGIN)
     return sorted(paths)
