@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from hpctrip.device.counters import MICRO
+from hpctrip.device.counters import MICRO, Counters
 from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
-from hpctrip.record.show import summary
+from hpctrip.record.show import drawn, run_facts, summary
 from hpctrip.record.verify import _arithmetic, verify
 
 JOULES = ["record_wall_j", "train_wall_j", "exchange_wall_j", "evaluate_wall_j"]
@@ -50,10 +50,28 @@ def test_metering_changes_no_result(plain, metered):
 
 
 def test_joules_that_contradict_each_other_are_a_fault(metered):
-    rounds = metered.rounds.assign(train_wall_j=1.0, samples_per_wall_j=2.0)
+    rounds = metered.rounds.assign(train_wall_j=-1.0, samples_per_wall_j=2.0)
     rounds.attrs = metered.rounds.attrs
-    faults = [str(fault) for fault in _arithmetic(replace(metered, rounds=rounds))]
-    assert len(faults) == 6 and "its phases' sum is" in faults[0] and "samples_per_wall_j is 2" in faults[1]
+    changed = replace(metered, rounds=rounds)
+    first, second, third, *others = [str(fault) for fault in _arithmetic(changed)]
+    assert "its phases' sum is" in first and "samples_per_wall_j is 2" in second and len(others) == 6
+    assert "train_wall_j is -1, and a machine draws no less than nothing" in third
+
+
+def test_show_says_why_nothing_was_measured(trained, rapl_tree):
+    rapl_tree.zone("0", "package-0")
+    rapl_tree.still = {"0"}
+    shown = summary(trained("stop.max_rounds=1"))
+    assert "energy drawn" not in shown
+    assert (
+        f"nothing (not counted: {rapl_tree.folder}/intel-rapl:0/energy_uj: stands still at 0)"
+        in (shown["measured by"])
+    )
+
+
+def test_counters_that_did_not_advance_in_a_run_have_no_shares(metered):
+    facts = run_facts(metered) | {"wall_j": 0.0}
+    assert drawn(facts) == {"energy drawn": "0 J: the counters did not advance"}
 
 
 def test_show_prints_the_energy_and_what_measured_it(metered):
@@ -86,13 +104,13 @@ def test_a_cpus_counter_is_read_at_the_ends_of_phases_alone(trained, monkeypatch
     from hpctrip.device import meter
 
     class Steps:
-        name, readings = "steps", 0
+        place, most_w, range_uj, readings = "steps", 500.0, 0, 0
 
         def read_uj(self):
             Steps.readings += 1
             return Steps.readings * MICRO
 
-    monkeypatch.setattr(meter, "cpus", Steps)
+    monkeypatch.setattr(meter, "cpus", lambda: Counters("steps", [Steps()]))
     rounds = trained("stop.max_rounds=2").rounds
     assert Steps.readings == 2 * 4
     assert rounds[["wall_j", *JOULES]].to_numpy().tolist() == [[3, 0, 1, 1, 1], [4, 1, 1, 1, 1]]
