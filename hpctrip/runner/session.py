@@ -150,7 +150,7 @@ class Session:
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
         host, aggregator, gpus = _parts(experiment, ranks, signals)
         # settings that killed runs have left, before this run's own replace them
-        left = [] if gpus is None else list(leftovers())
+        left = [] if gpus is None else [str(note) for note in leftovers()]
         applied = apply_settings(gpus, experiment.knobs, until_over)
         everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hpctrip.device.counters import MICRO, Counters
+from hpctrip.device.nvml import Gpu
 from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
@@ -143,18 +144,36 @@ def test_without_permission_the_run_warns_once_and_goes_on(hpctrip, tiny, tmp_pa
     assert open_run(out).meta["refused_knobs"][0].endswith(f"{GPU}: Insufficient Permissions")
 
 
-def test_settings_left_by_a_killed_run_are_named_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
-    note = RecoveryNote.create(4242)
-    note.gpus[GPU] = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
+@pytest.fixture
+def left_by_a_killed_run(on_a_gpu):
+    note = RecoveryNote.take(Gpu.of(GPU), 4242)
+    note.applied = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
     note.write()
     note.file.close()  # its process is gone
     (on_a_gpu / "cap0").write_text("200000")
+
+
+WARNING = f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242"
+
+
+def test_settings_left_by_a_killed_run_are_named_and_put_back_on_request(
+    hpctrip, tiny, tmp_path, left_by_a_killed_run
+):
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")
-    assert f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242" in ended.out
+    assert WARNING in ended.out
     assert "left: " in hpctrip("knobs").out
     shown = hpctrip("knobs", "--restore")
     assert shown.code == 0 and "put back: " in shown.out and "power cap 350 W of 100 to 400 W" in shown.out
     assert "left" not in hpctrip("knobs").out
+
+
+def test_a_run_on_that_gpu_with_settings_of_its_own_puts_them_back_too(
+    hpctrip, tiny, tmp_path, left_by_a_killed_run, on_a_gpu
+):
+    lines = ("-o", "stop.max_rounds=1", "-o", "knobs.power_cap_w=120", "--out", tmp_path / "run.h5")
+    ended = hpctrip("run", tiny, *lines)
+    assert WARNING in ended.out and f"set {GPU}: power cap 120 W" in ended.out
+    assert (on_a_gpu / "cap0").read_text() == "350000\n" and "left" not in hpctrip("knobs").out
 
 
 def test_knobs_without_a_gpu_are_recorded_as_refused(trained):
