@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 import hpctrip
-from hpctrip.device.counters import cpus
+from hpctrip.device.counters import Zone
 from hpctrip.device.meter import PHASES, Meter, Metering, open_meter
 from hpctrip.device.nvml import all_uuids
 
@@ -30,8 +30,7 @@ def made_up(folder: Path) -> Meter:
         zone.mkdir()
         for file, text in (("name", name), ("energy_uj", "1"), ("max_energy_range_uj", "262143328850")):
             (zone / file).write_text(f"{text}\n")
-    source = cpus(folder)
-    return Meter([source], f"made up: {source.name}")
+    return Meter([Zone(zone) for zone in sorted(folder.iterdir())], "made up: 2 CPU packages with memory")
 
 
 def main() -> None:

@@ -3,10 +3,14 @@
 CPUs count in RAPL, as Linux shows it in /sys/class/powercap (Intel's and AMD's alike;
 https://docs.kernel.org/power/powercap/powercap.html): a zone is a folder with its `name`, its counter `energy_uj` and
 `max_energy_range_uj`, beyond which the counter begins at 0 again. On most systems only root may read the counters.
+
+No counter is believed whatever it says: drivers and virtual machines show counters that stand still, that show one
+device twice, or that are set back to 0 (see `moving`, `Zone.mirrors` and `CheckedCounter`).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -14,7 +18,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from hpctrip.base.text import counted
 
 MICRO = 1_000_000
 """Microjoules in a joule. Energy is counted in whole microjoules, so that sums over phases and nodes are exact."""
@@ -22,6 +28,10 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TREE = Path("/sys/class/powercap")
 ZONE_MOST_W = 500.0
 """Largest power of a zone for which the system names no limit."""
+STEP_S = 1.0
+"""Longest time between two steps of a counter that works: those of GPUs advance every 20 to 100 ms."""
+_POLL_S = 0.005
+_RAPL_STEP_S = 0.002
 _DIGITS = 32
 
 
@@ -30,32 +40,97 @@ class Unavailable(Exception):
 
 
 class EnergyCounter(Protocol):
-    """Counts the energy of one device, or of several together."""
+    """The energy counter of one device, as the device shows it."""
 
-    name: str
-    """Description for users, e.g. "1 GPU (NVML)"."""
+    place: str
+    """Where it is read, for messages."""
+    most_w: float
+    """Largest power that the device can draw."""
+    range_uj: int
+    """Microjoules after which the counter begins at 0 again; 0: never."""
 
     def read_uj(self) -> int:
-        """Microjoules since some moment before the run; never falls. Raises Unavailable."""
+        """Microjoules since some moment. Raises Unavailable."""
         ...
+
+
+Counter = TypeVar("Counter", bound=EnergyCounter)
+
+
+class CheckedCounter:
+    """The energy of one device as far as its counter is plausible: between two readings the device draws no less than
+    nothing and no more than its largest power."""
+
+    def __init__(self, counter: EnergyCounter, clock: Callable[[], float] = time.monotonic):
+        """`clock` is the wall clock in seconds."""
+        self._counter, self._clock = counter, clock
+        self._last: tuple[int, float] | None = None
+        """The last reading and its time."""
+        self._total_uj = 0
+
+    def read_uj(self) -> int:
+        """Microjoules since the first reading. Raises Unavailable where those since the last one are not known; the
+        next reading goes on from this one."""
+        counter, last = self._counter, self._last
+        count_uj, now = counter.read_uj(), self._clock()
+        self._last = count_uj, now
+        if last is None:
+            return 0
+        drawn_uj, waited_s = count_uj - last[0], now - last[1]
+        if counter.range_uj and waited_s * counter.most_w * MICRO > counter.range_uj:
+            raise Unavailable(
+                f"{counter.place}: not read for {waited_s:.0f} s, it may have wrapped around twice"
+            )
+        if drawn_uj < 0:
+            drawn_uj += counter.range_uj
+        if not 0 <= drawn_uj <= (waited_s + STEP_S) * counter.most_w * MICRO:
+            raise Unavailable(
+                f"{counter.place}: {drawn_uj / MICRO:g} J in {waited_s:.3g} s are not possible (at most "
+                f"{counter.most_w:g} W): it was set back"
+            )
+        self._total_uj += drawn_uj
+        return self._total_uj
 
 
 @dataclass
 class Assumed:
-    """A constant draw, for a machine that counts nothing. Its name says that it was assumed."""
+    """A constant draw, for a machine that counts nothing."""
 
     watts: float
     clock: Callable[[], float] = time.perf_counter
     """Seconds since some moment."""
-
-    @property
-    def name(self) -> str:
-        """With the power."""
-        return f"assumed {self.watts:g} W"
+    place = "meter.assumed_w"
+    most_w = math.inf
+    range_uj = 0
 
     def read_uj(self) -> int:
         """Watts times seconds."""
         return round(self.watts * self.clock() * MICRO)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The counters of one kind of device on this machine."""
+
+    name: str
+    """Description for users, e.g. "1 GPU (NVML)"."""
+    counters: Sequence[EnergyCounter]
+    not_counted: Sequence[str] = ()
+    """Counters that are left out, with the reason, a line each."""
+
+
+def moving(counters: Sequence[Counter]) -> tuple[list[Counter], list[str]]:
+    """Those of the counters that advance within `STEP_S`, and a line for each of the others, which count nothing, as in
+    many virtual machines. Raises Unavailable where one cannot be read."""
+    still = [(counter, counter.read_uj()) for counter in counters]
+    for _ in range(round(STEP_S / _POLL_S)):
+        still = [(counter, first_uj) for counter, first_uj in still if counter.read_uj() == first_uj]
+        if not still:
+            break
+        time.sleep(_POLL_S)
+    left_out = [counter for counter, _ in still]
+    lines = [f"{counter.place}: stands still at {first_uj}" for counter, first_uj in still]
+    return [counter for counter in counters if counter not in left_out], lines
 
 
 def boot_id() -> str:
@@ -73,14 +148,17 @@ def machine() -> str:
 
 
 class Zone:
-    """The counter of one RAPL zone. Its file stays open: a reading is one system call."""
+    """The counter of one RAPL zone: a CPU package, or its memory. Its file stays open: a reading is one system call."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
-        """Raises Unavailable where it cannot be read. `clock` is the wall clock in seconds."""
-        self._path, self._clock = folder / "energy_uj", clock
+    def __init__(self, folder: Path):
+        """Raises Unavailable where it cannot be read."""
+        self._path, self.place = folder / "energy_uj", str(folder / "energy_uj")
         try:
             self.name = (folder / "name").read_text().strip()
-            self._range_uj = int((folder / "max_energy_range_uj").read_text())
+            package = folder if self.is_package else folder.with_name(folder.name.rpartition(":")[0])
+            self.socket = (package / "name").read_text().strip().partition("-die-")[0]
+            """The socket, of which Linux may show each die: package-0 of package-0-die-1."""
+            self.range_uj = int((folder / "max_energy_range_uj").read_text())
             self._file = self._path.open("rb", buffering=0)
         except (OSError, ValueError) as error:
             path = getattr(error, "filename", None) or self._path
@@ -89,70 +167,55 @@ class Zone:
         for file in folder.glob("constraint_*_power_limit_uw"):
             with suppress(OSError, ValueError):
                 limits_w.append(int(file.read_text()) / MICRO)
-        self._wraps_after_s = self._range_uj / MICRO / max(limits_w)
-        self._last_uj, self._read_at, self._total_uj = self._counter_uj(), clock(), 0
+        self.most_w = max(limits_w)
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a CPU package; else it is memory."""
+        return self.name.startswith("package")
+
+    def mirrors(self, other: Zone) -> bool:
+        """Whether this zone shows the counter of another one of its socket once more, as Linux does for each die of
+        AMD's Zen 1 and 2. The counters of two dies would differ by what they have drawn since the start."""
+        if (self.socket, self.is_package) != (other.socket, other.is_package):
+            return False
+        before_uj, own_uj, after_uj = other.read_uj(), self.read_uj(), other.read_uj()
+        tolerance_uj = _RAPL_STEP_S * self.most_w * MICRO
+        return before_uj - tolerance_uj <= own_uj <= after_uj + tolerance_uj
 
     def read_uj(self) -> int:
-        """Microjoules since the zone was opened. Raises Unavailable where the last reading is so long ago that the
-        counter may have begun anew more than once; the next reading goes on from this one."""
-        count_uj, now = self._counter_uj(), self._clock()
-        waited_s, self._read_at = now - self._read_at, now
-        drawn = count_uj - self._last_uj
-        self._last_uj = count_uj
-        self._total_uj += drawn if drawn >= 0 else drawn + self._range_uj
-        if waited_s > self._wraps_after_s:
-            raise Unavailable(
-                f"{self._path}: not read for {waited_s:.0f} s, it may have wrapped around twice"
-            )
-        return self._total_uj
-
-    def _counter_uj(self) -> int:
+        """Microjoules on the counter. Raises Unavailable."""
         try:
             return int(os.pread(self._file.fileno(), _DIGITS, 0))
         except (OSError, ValueError) as error:
             raise Unavailable(f"{self._path}: {_reason(error)}") from error
 
 
-@dataclass
-class CounterGroup:
-    """Several devices that are counted together."""
-
-    name: str
-    counters: Sequence[EnergyCounter]
-
-    def read_uj(self) -> int:
-        """Sum over the devices. All are read, also where one of them fails."""
-        total, failure = 0, None
-        for counter in self.counters:
-            try:
-                total += counter.read_uj()
-            except Unavailable as error:
-                failure = error
-        if failure:
-            raise failure
-        return total
-
-
-def cpus(tree: Path | None = None) -> CounterGroup:
+def cpus(tree: Path | None = None) -> Counters:
     """The counters of this machine's CPU packages, and of their memory where that is counted on its own. Raises
     Unavailable where there are none, or where they may not be read.
 
     Cores and graphics are part of their package and "psys" holds the packages, so these are not counted again.
     """
     tree = tree or TREE
-    zones = []
+    shown = []
     for folder in sorted(tree.glob("intel-rapl:*")):
         try:
             name = (folder / "name").read_text().strip()
         except OSError:
             continue
         if name.startswith("package") or name == "dram":
-            zones.append(Zone(folder))
-    packages = sum(zone.name.startswith("package") for zone in zones)
+            shown.append(Zone(folder))
+    advancing, still = moving(shown)
+    zones: list[Zone] = []
+    for zone in advancing:
+        if not any(map(zone.mirrors, zones)):
+            zones.append(zone)
+    packages = sum(zone.is_package for zone in zones)
     if not packages:
-        raise Unavailable(f"no CPU counters (RAPL) in {tree}")
+        raise Unavailable("; ".join(still) or f"no CPU counters (RAPL) in {tree}")
     memory = " with memory" if packages < len(zones) else ""
-    return CounterGroup(f"{packages} CPU package{'s' if packages > 1 else ''}{memory} (RAPL)", zones)
+    return Counters(f"{counted(packages, 'CPU package')}{memory} (RAPL)", zones, still)
 
 
 def _reason(error: Exception) -> str:

@@ -10,7 +10,7 @@ from hpctrip.base.text import printable
 from hpctrip.base.units import Watts
 from hpctrip.config.component import Component
 from hpctrip.device import nvml
-from hpctrip.device.counters import Assumed, EnergyCounter, Unavailable, cpus
+from hpctrip.device.counters import Assumed, CheckedCounter, Counters, EnergyCounter, Unavailable, cpus
 
 PHASES = ("record", "train", "exchange", "evaluate")
 """The phases of a round, in their order, without gaps: every joule belongs to one of them."""
@@ -34,7 +34,7 @@ class Meter:
 
     def __init__(self, counters: Sequence[EnergyCounter] = (), description: str = ""):
         """`description` names the counters, and what is not counted and why, for people."""
-        self.counters, self.description = counters, description
+        self.counters, self.description = [CheckedCounter(counter) for counter in counters], description
         self._last_uj: int | None = None
         self._phases_uj = dict.fromkeys(PHASES, 0)
         self._is_whole = True
@@ -43,14 +43,22 @@ class Meter:
         """End `phase`: the energy since the last lap is counted for it. The first lap only begins the count."""
         if not self.counters:
             return
-        try:
-            now_uj = sum([counter.read_uj() for counter in self.counters])
-        except Unavailable:
-            self._last_uj, self._is_whole = None, False
-            return
-        if self._last_uj is not None:
+        now_uj = self._read_uj()
+        if now_uj is None:
+            self._is_whole = False
+        elif self._last_uj is not None:
             self._phases_uj[phase] += now_uj - self._last_uj
         self._last_uj = now_uj
+
+    def _read_uj(self) -> int | None:
+        """Sum over the counters; None where one of them is not known. All are read, so that each goes on from here."""
+        total_uj, is_known = 0, True
+        for counter in self.counters:
+            try:
+                total_uj += counter.read_uj()
+            except Unavailable:
+                is_known = False
+        return total_uj if is_known else None
 
     def round_uj(self) -> dict[str, int] | None:
         """Microjoules by phase since the last call; the next round's count begins. None: not known, because a counter
@@ -65,18 +73,19 @@ def open_meter(rules: Metering, gpu_uuids: Sequence[str]) -> Meter:
     """The meter of this machine, for the GPUs in use and all CPUs; without counters where it has none."""
     if not rules.enabled:
         return Meter(description="switched off (meter.enabled)")
-    counters: list[EnergyCounter] = []
+    found: list[Counters] = []
     missing: list[str] = []
     for open_counters in [lambda: nvml.energy_of(gpu_uuids), cpus] if gpu_uuids else [cpus]:
         try:
-            counters.append(open_counters())
+            found.append(open_counters())
+            missing += found[-1].not_counted
         except Unavailable as error:
             missing.append(str(error))
-    if not counters and rules.assumed_w is not None:
-        counters = [Assumed(rules.assumed_w)]
-    counted = " and ".join(counter.name for counter in counters) or "nothing"
-    description = f"{counted} (not counted: {'; '.join(missing)})" if missing else counted
-    return Meter(counters, printable(description, 300))
+    if not found and rules.assumed_w is not None:
+        found = [Counters(f"assumed {rules.assumed_w:g} W", [Assumed(rules.assumed_w)])]
+    names = " and ".join(counters.name for counters in found) or "nothing"
+    description = f"{names} (not counted: {'; '.join(missing)})" if missing else names
+    return Meter([one for counters in found for one in counters.counters], printable(description, 300))
 
 
 def meter_ranks(machines: Sequence[str], hosts: range) -> list[int]:

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpctrip.base.errors import how_to_install
-from hpctrip.device.counters import CounterGroup, Unavailable
+from hpctrip.base.text import counted
+from hpctrip.device.counters import Counters, Unavailable, moving
 
+MOST_W = 3000.0
+"""Largest power of a GPU that is believed, about twice that of the largest ones."""
 _UUID = "GPU-"
 
 
@@ -23,12 +26,19 @@ class Gpu:
     uuid: str
     """As NVML spells it."""
     handle: Any
+    most_w = MOST_W
+    range_uj = 0
 
     @classmethod
     def of(cls, uuid: str) -> Gpu:
         """The GPU with this UUID, as NVML or as torch spells it."""
         name = uuid if uuid.startswith(_UUID) else f"{_UUID}{uuid}"
         return cls(name, _call(name, "nvmlDeviceGetHandleByUUID", name))
+
+    @property
+    def place(self) -> str:
+        """Its UUID."""
+        return self.uuid
 
     def read_uj(self) -> int:
         """Microjoules since the driver was loaded (Volta and later)."""
@@ -72,12 +82,12 @@ class Gpu:
         return _call(self.uuid, function, self.handle, *arguments)
 
 
-def energy_of(uuids: Iterable[str]) -> CounterGroup:
+def energy_of(uuids: Iterable[str]) -> Counters:
     """The energy counters of the GPUs with these UUIDs. Raises Unavailable where a GPU is not found or counts none."""
-    gpus = [Gpu.of(uuid) for uuid in uuids]
-    group = CounterGroup(f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} (NVML)", gpus)
-    group.read_uj()
-    return group
+    gpus, still = moving([Gpu.of(uuid) for uuid in uuids])
+    if not gpus:
+        raise Unavailable("; ".join(still))
+    return Counters(f"{counted(len(gpus), 'GPU')} (NVML)", gpus, still)
 
 
 def all_uuids() -> list[str]:

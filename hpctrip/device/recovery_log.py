@@ -1,8 +1,10 @@
-"""Recovery notes: the settings that a process has applied to this machine's GPUs, so that a later start can undo them.
+"""Recovery notes: the settings that a process has applied to a GPU of this machine, so that a later start can undo
+them.
 
-A note is a file in a folder of this user on this machine, locked as long as the process lives that holds the settings.
-The kernel drops the lock with the process, so a note that can be locked is a leftover. It is written before anything is
-set. A note of an earlier start of the machine's kernel is void: the restart has reset the devices.
+The note of a GPU is a file in a folder of this user on this machine. A process locks it for as long as it holds the
+settings of that GPU, so one process at a time holds them. The kernel drops the lock with the process: a note that can
+be locked and names settings is a leftover. Settings are written to it before they are made. A note of an earlier start
+of the machine's kernel is void: the restart has reset the devices.
 """
 
 from __future__ import annotations
@@ -10,12 +12,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, Field
 
@@ -55,30 +56,39 @@ class AppliedSettings(BaseModel):
 
 
 class RecoveryNote(BaseModel):
-    """A note, locked by this process: its own, or that of a killed process, whose settings this one undoes."""
+    """The note of one GPU, locked by this process: with its own settings, or those of a killed process."""
 
-    path: Path = Field(exclude=True)
     file: Any = Field(exclude=True)
     """The open binary file, which is locked."""
-    boot: str
-    """The start of the machine's kernel in which the settings were applied."""
+    gpu: str
+    """UUID of the GPU."""
     process: int
-    """The run that asked for the settings."""
-    gpus: dict[str, AppliedSettings] = {}
+    """The run that holds the settings."""
+    boot: str = Field(default_factory=boot_id)
+    """The start of the machine's kernel in which the settings were applied."""
+    applied: AppliedSettings = AppliedSettings()
 
     @classmethod
-    def create(cls, process: int) -> RecoveryNote:
-        """A new note of this process. Raises Unavailable where none can be written."""
+    def take(cls, gpu: Gpu, process: int) -> RecoveryNote:
+        """Hold the settings of a GPU for the run `process`; those that a killed run has left are undone. Raises
+        Unavailable where another run holds them, where no note can be written, and where the GPU refuses."""
         try:
             folder = _folder()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _refuse_others(folder)
-            path = folder / f"{process}-{secrets.token_hex(4)}.json"
-            file = path.open("xb")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            file = _opened(folder / f"{gpu.uuid}.json", os.O_CREAT)
         except OSError as error:
             raise Unavailable(f"{_folder()}: no note can be kept there: {error.strerror}") from error
-        return cls(path=path, file=file, boot=boot_id(), process=process)
+        if not _lock(file):
+            with file:
+                holder = _content(file).get("process", "unknown")
+            raise Unavailable(f"{gpu.uuid}: another run (process {holder}) holds its settings")
+        if left := _left_in(file):
+            left.put_back()
+            return cls.take(gpu, process)
+        note = cls(file=file, gpu=gpu.uuid, process=process)
+        note.write()
+        return note
 
     def write(self) -> None:
         """Record the settings before they are applied; on disk when it returns. Raises Unavailable."""
@@ -88,53 +98,60 @@ class RecoveryNote(BaseModel):
             os.ftruncate(self.file.fileno(), len(data))
             os.fsync(self.file.fileno())
         except OSError as error:
-            raise Unavailable(f"{self.path}: {error.strerror}") from error
+            raise Unavailable(f"{self.file.name}: {error.strerror}") from error
 
     def put_back(self) -> None:
-        """Undo the settings and remove the note. Where one cannot be undone, the others are, the note stays, and
-        Unavailable is raised."""
-        failure = None
-        for uuid, applied in self.gpus.items():
-            try:
-                applied.put_back(Gpu.of(uuid))
-            except Unavailable as error:
-                failure = error
-        if failure:
-            raise failure
-        self.remove()
-
-    def remove(self) -> None:
-        """Remove the note: its settings are undone, or another note has them."""
-        with suppress(OSError):
-            self.path.unlink()
-        self.file.close()
+        """Undo the settings and let go of the GPU. Where one cannot be undone, the note stays, and Unavailable is
+        raised."""
+        with self.file:
+            self.applied.put_back(Gpu.of(self.gpu))
+            with suppress(OSError):
+                os.ftruncate(self.file.fileno(), 0)  # removed, it could be locked by two processes
 
     def __str__(self) -> str:
-        applied = ", ".join(f"{uuid}: {settings.words}" for uuid, settings in self.gpus.items())
-        return f"{applied}, left by process {self.process}, which was killed"
+        return f"{self.gpu}: {self.applied.words}, left by process {self.process}, which was killed"
 
 
 def leftovers() -> Iterator[RecoveryNote]:
-    """The notes of this user whose processes were killed."""
+    """The notes of this user whose processes were killed. Each is locked while the caller has it."""
     folder = _folder()
     with suppress(OSError):
         _refuse_others(folder)
         for path in sorted(folder.glob("*.json")):
-            if note := _leftover(path):
-                yield note
+            with suppress(OSError), ExitStack() as until_read:
+                file = until_read.enter_context(_opened(path))
+                if _lock(file) and (note := _left_in(file)):
+                    until_read.pop_all()
+                    yield note
 
 
-def _leftover(path: Path) -> RecoveryNote | None:
-    """The note in a file; None where its process lives, or where it is void, which removes it."""
-    with suppress(OSError), ExitStack() as until_read:
-        file = until_read.enter_context(os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "rb"))
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError where its process lives
-        with suppress(ValueError):  # killed before it had written, so before it had set anything
-            note = RecoveryNote(path=path, file=file, **json.loads(file.read() or b"{}"))
-            if note.boot == boot_id():
-                until_read.pop_all()
-                return note
-        path.unlink()
+def _opened(path: Path, flags: int = 0) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600), "r+b", buffering=0)
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a note; whether that was possible."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _content(file: BinaryIO) -> dict[str, Any]:
+    """What a note holds; empty where its process was killed before it had written it."""
+    with suppress(ValueError):
+        content = json.loads(file.read())
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
+def _left_in(file: BinaryIO) -> RecoveryNote | None:
+    """The note in a locked file; None where it names no setting, or one of before the machine was started."""
+    with suppress(ValueError):
+        note = RecoveryNote(file=file, **_content(file))
+        if note.boot == boot_id() and note.applied.words:
+            return note
     return None
 
 

@@ -20,37 +20,33 @@ from functools import partial
 
 from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote, leftovers
+from hpctrip.device.recovery_log import RecoveryNote
 
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def taken_over(process: int) -> RecoveryNote:
-    """A new note of this process, with the settings that killed processes have left: they are undone with its own.
-    Raises Unavailable where it cannot be written: then nothing is set either."""
-    note = RecoveryNote.create(process)
-    for left in leftovers():
-        note.gpus |= left.gpus
-        note.write()
-        left.remove()
-    return note
+Notes = dict[str, RecoveryNote]
+"""{UUID: note} of the GPUs whose settings this process holds."""
 
 
 def apply(
-    note: RecoveryNote, uuids: Iterable[str], cap_mw: int | None, clock_mhz: int | None
+    notes: Notes, process: int, uuids: Iterable[str], cap_mw: int | None, clock_mhz: int | None
 ) -> tuple[list[str], list[str]]:
-    """Give these GPUs the settings that are not None. Returns what was set, and what was refused and why, a line
-    each."""
+    """Give these GPUs the settings that are not None, for the run `process`. Returns what was set, and what was refused
+    and why, a line each."""
     made: list[str] = []
     refused: list[str] = []
     for uuid in uuids:
         try:
             gpu = Gpu.of(uuid)
+            if gpu.uuid not in notes:
+                notes[gpu.uuid] = RecoveryNote.take(gpu, process)
+            note = notes[gpu.uuid]
             if cap_mw is not None:
                 _cap(note, gpu, cap_mw)
                 made.append(f"{gpu.uuid}: power cap {cap_mw / 1000:g} W")
             if clock_mhz is not None:
-                _change(note, gpu, {"clock_mhz": clock_mhz}, partial(gpu.lock_clock_mhz, clock_mhz))
+                _change(note, {"clock_mhz": clock_mhz}, partial(gpu.lock_clock_mhz, clock_mhz))
                 made.append(f"{gpu.uuid}: clock {clock_mhz} MHz")
         except Unavailable as error:
             refused.append(str(error))
@@ -62,19 +58,19 @@ def _cap(note: RecoveryNote, gpu: Gpu, cap_mw: int) -> None:
     if not low <= cap_mw <= high:
         asked, bounds = f"power cap {cap_mw / 1000:g} W", f"{low / 1000:g} to {high / 1000:g} W"
         raise Unavailable(f"{gpu.uuid}: {asked}: it takes {bounds}")
-    before_mw = note.gpus.get(gpu.uuid, AppliedSettings()).cap_before_mw or gpu.cap_mw
-    _change(note, gpu, {"cap_mw": cap_mw, "cap_before_mw": before_mw}, partial(gpu.set_cap_mw, cap_mw))
+    before_mw = note.applied.cap_before_mw or gpu.cap_mw
+    _change(note, {"cap_mw": cap_mw, "cap_before_mw": before_mw}, partial(gpu.set_cap_mw, cap_mw))
 
 
-def _change(note: RecoveryNote, gpu: Gpu, changes: dict[str, int], change: Callable[[], None]) -> None:
+def _change(note: RecoveryNote, changes: dict[str, int], change: Callable[[], None]) -> None:
     """Write the note, then change the GPU; if that is refused, the note is as before."""
-    before = dict(note.gpus)
-    note.gpus[gpu.uuid] = before.get(gpu.uuid, AppliedSettings()).model_copy(update=changes)
+    before = note.applied
+    note.applied = before.model_copy(update=changes)
     note.write()
     try:
         change()
     except Unavailable:
-        note.gpus = before
+        note.applied = before
         note.write()
         raise
 
@@ -83,17 +79,12 @@ def main(process: int) -> None:
     """Answer requests until the run, whose process id is `process`, has ended."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    note: RecoveryNote | None = None
+    notes: Notes = {}
     try:
         for line in sys.stdin:
-            try:
-                note = note or taken_over(process)
-                answer = apply(note, **json.loads(line))
-            except Unavailable as error:
-                answer = [], [str(error)]
-            print(json.dumps(answer), flush=True)
+            print(json.dumps(apply(notes, process, **json.loads(line))), flush=True)
     finally:
-        if note:
+        for note in notes.values():
             with suppress(Unavailable):  # the note stays
                 note.put_back()
 

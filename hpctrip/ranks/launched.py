@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import has_terminal
 
 
 def launched_size() -> int:
@@ -13,7 +14,7 @@ def launched_size() -> int:
         if name in os.environ:
             return _number(name)
     # srun tells every task the size of its step; the batch script itself, although it has a SLURM_PROCID, none
-    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
+    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ and not _in_a_shell_of_srun():
         return _number("SLURM_STEP_NUM_TASKS")
     return 1
 
@@ -24,6 +25,13 @@ def launched_rank() -> int:
         if name in os.environ:
             return _number(name)
     return 0
+
+
+def _in_a_shell_of_srun() -> bool:
+    """Whether this process was started in a shell of `srun --pty`, which inherits the variables of srun's task. The
+    task is then the shell: another process, and one with a terminal, which the tasks of a program do not have."""
+    task = os.environ.get("SLURM_TASK_PID", "")
+    return task.isdecimal() and len(task) < 10 and int(task) != os.getpid() and has_terminal(int(task))
 
 
 def _number(name: str) -> int:

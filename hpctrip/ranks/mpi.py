@@ -48,7 +48,7 @@ class MpiRanks(Ranks):
     def __init__(self, launched: int = 1, phase: Phase | None = None):
         """`launched` is the number of ranks that the launcher started, `phase` that of this rank."""
         super().__init__(phase)
-        self.comm = MPI.COMM_WORLD.Dup()
+        self.comm = own_world(self.phase)
         self.rank, self.size = self.comm.rank, self.comm.size
         self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
         if self.size == 1 < launched:
@@ -186,6 +186,12 @@ class MpiRanks(Ranks):
         self.abort(
             130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", FAULT_EXIT_CODE)
         )
+
+
+def own_world(phase: Phase) -> MPI.Comm:
+    """A communicator of all ranks, of its own. This rank waits for the last one to come."""
+    with phase.waiting():
+        return MPI.COMM_WORLD.Dup()
 
 
 def machine_of(comm: MPI.Comm) -> MPI.Comm:

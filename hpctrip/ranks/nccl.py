@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +20,10 @@ from hpctrip.base.errors import Fault, InputError
 from hpctrip.ranks.base import Phase, hostname
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.mpi import MpiRanks, wait
+
+TIMEOUT = timedelta(days=20)
+"""Of torch's collectives: the watchdog alone judges how long a rank may take. Some of torch's timers hold no more than
+2^31 ms."""
 
 
 class NcclRanks(MpiRanks):
@@ -33,18 +39,16 @@ class NcclRanks(MpiRanks):
         # agreed before any rank joins the group, because joining waits for all
         gpus = self.gather((hostname(), gpu_identity(device), self.local_host, torch.cuda.device_count()))
         backend = self.decide_on_root(lambda: choose_backend(gpus or [], self.hosts))
-        hosts = self.comm.Split(self.rank in self.hosts, self.rank)
-        if self.rank not in self.hosts:
-            return
-        if backend == "nccl":
+        if backend == "nccl" and self.rank in self.hosts:
             torch.cuda.set_device(device)
-        with socket.socket() as probe:  # finds a free port
-            probe.bind(("", 0))
-            address = hosts.bcast(f"{socket.gethostname()}:{probe.getsockname()[1]}")
-        dist.init_process_group(
-            backend, init_method=f"tcp://{address}", rank=hosts.rank, world_size=hosts.size
-        )
-        self.group = dist.group.WORLD
+        with self.phase.waiting():
+            hosts = self.comm.Split(self.rank in self.hosts, self.rank)
+            if self.rank in self.hosts:
+                store = shared_store(hosts)
+                dist.init_process_group(
+                    backend, store=store, rank=hosts.rank, world_size=hosts.size, timeout=TIMEOUT
+                )
+                self.group = dist.group.WORLD
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
@@ -52,7 +56,10 @@ class NcclRanks(MpiRanks):
         """All-reduce among the hosts and apply the step on each; the first host sends the result to the aggregator."""
         first = self.hosts[0]
         if self.group is not None:
-            dist.all_reduce(partial, group=self.group)
+            with self.phase.waiting():
+                dist.all_reduce(partial, group=self.group)
+                if partial.is_cuda:  # NCCL has only queued it
+                    torch.cuda.current_stream(partial.device).synchronize()
             params, tail = step(partial), partial[num_params:].cpu().numpy()
             if self.size > 1 and self.rank == first:
                 wait(self.comm.Isend(params.cpu().numpy(), dest=0), self.phase)
@@ -79,6 +86,17 @@ class NcclRanks(MpiRanks):
         if self.group is not None:
             dist.destroy_process_group(self.group)
             self.group = None
+
+
+def shared_store(comm: Any) -> dist.TCPStore:
+    """The store through which the ranks of an MPI communicator form a group; its server is at the first of them. The
+    system chooses the port when the server binds it, so that no other program can take it before. A collective."""
+    name, is_first = socket.gethostname(), comm.rank == 0
+    first = dist.TCPStore(name, 0, comm.size, True, wait_for_workers=False) if is_first else None
+    name, port = comm.bcast((name, first and first.port))
+    store = first or dist.TCPStore(name, port, comm.size, wait_for_workers=False)
+    store.set_timeout(TIMEOUT)  # backends wait in it for ranks whose first collective comes later
+    return store
 
 
 def choose_backend(gpus: Sequence[tuple[str, str, int, int]], hosts: range) -> str:

@@ -153,7 +153,7 @@ def run_summary(facts: Facts) -> dict[str, str]:
         **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
         **_target(facts),
         **drawn(facts),
-        **({"measured by": ", ".join(facts["meters"])} if facts["num_measured_rounds"] else {}),
+        **({"measured by": ", ".join(facts["meters"])} if facts["meters"] else {}),
         "ran on": _machines(facts),
         "model digest": facts["params_digest"] or "not known",
         "hpctrip": facts["hpctrip_version"] + (commit if facts["git_commit"] else ""),
@@ -235,10 +235,10 @@ def drawn(facts: Facts) -> dict[str, str]:
     total_j, number = facts["wall_j"], facts["num_measured_rounds"]
     if not number:
         return {}
-    shares = ", ".join(
-        f"{name} {facts[f'{name}_wall_j'] / (total_j or math.nan):.0%}" for name in (*PHASES, "record")
-    )
     rounds = "" if number == facts["num_rounds"] else f" in {number} of the rounds"
+    if not total_j:
+        return {"energy drawn": f"0 J{rounds}: the counters did not advance"}
+    shares = ", ".join(f"{name} {facts[f'{name}_wall_j'] / total_j:.0%}" for name in (*PHASES, "record"))
     return {
         "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {facts['mean_wall_w']:.1f} W, "
         f"{facts['samples_per_wall_j']:.4g} samples/J",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpctrip.base.errors import Fault
+from hpctrip.device.meter import PHASES
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.sim.rounds import RoundRow, Status
@@ -46,7 +47,8 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
             problems[i].append(f"{name} is {recorded[i]:g}, {how} {expected[i]:g}")
     timing = Timing.model_construct(clock=clock)
     for row, texts in zip(rows, problems, strict=True):
-        for text in (*texts, *_cohort(row), *_times(row, timing, deadline_s or math.inf), *_candidates(row)):
+        times = _times(row, timing, deadline_s or math.inf)
+        for text in (*texts, *_measured(row), *_cohort(row), *times, *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)
     reached_s = run.time_to(run.meta["target_accuracy"])
     if differing(run.time_to_accuracy_s, reached_s).size:
@@ -75,7 +77,7 @@ def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, s
     votes = [row.candidates.vote if row.candidates else 0 for row in rows]
     yield "voted_num_sites", votes, "its candidates vote for"
     yield "accuracy", rounds["eval_correct"] / rounds["eval_seen"], "its counts give"
-    wall_j = sum(rounds[f"{phase}_wall_j"] for phase in ("record", "train", "exchange", "evaluate"))
+    wall_j = sum(rounds[f"{phase}_wall_j"] for phase in PHASES)
     yield "wall_j", wall_j, "its phases' sum is"
     per_j = (rounds["num_samples"] / rounds["wall_j"]).where(rounds["wall_j"] > 0)
     yield "samples_per_wall_j", per_j, "samples and joules give"
@@ -88,6 +90,12 @@ def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, s
     per_s = rounds["efficiency"].copy()
     per_s[gains.index] = gains["accuracy"] / gains["clock_s"]
     yield "efficiency", per_s, "the gain per second is"
+
+
+def _measured(row: RoundRow) -> Iterator[str]:
+    for phase in PHASES:
+        if (drawn_j := getattr(row, f"{phase}_wall_j")) < 0:
+            yield f"{phase}_wall_j is {drawn_j:g}, and a machine draws no less than nothing"
 
 
 def _cohort(row: RoundRow) -> Iterator[str]:

@@ -152,7 +152,7 @@ class Session:
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
         host, aggregator, gpus = _parts(experiment, ranks, signals)
         # settings that killed runs have left, before this run's own replace them
-        left = [] if gpus is None else list(leftovers())
+        left = [] if gpus is None else [str(note) for note in leftovers()]
         applied = apply_settings(gpus, experiment.knobs, until_over)
         everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
 
@@ -167,8 +167,9 @@ class Session:
     @cached_property
     def interruption(self) -> Interruption:
         """The reasons to leave early; at rank 0."""
-        hosts = [rank.host for rank in self.everyone]
-        return Interruption(self.run_input.experiment.interrupt, self.start.path, hosts, self.host.signals)
+        hosts, saved = [rank.host for rank in self.everyone], self.start.checkpoint
+        rules, signals = self.run_input.experiment.interrupt, self.host.signals
+        return Interruption(rules, self.start.path, hosts, signals, saved.state.round if saved else 0)
 
     @cached_property
     def learning_key(self) -> str:
@@ -191,7 +192,10 @@ class Session:
                 aggregator,
                 start,
                 self.learning_key,
-                leaves=lambda state: self.interruption.reason([0] * len(self.everyone), state.history, 0.0),
+                leaves=lambda state: (
+                    self.interruption.request([0] * len(self.everyone))
+                    or self.interruption.shortage(state.history, 0.0)
+                ),
                 say=lambda line: None if self.quiet else _say(line),
             ).resume_point()
 
@@ -231,6 +235,7 @@ class Session:
             for line in (
                 f"hosts train {'; '.join(engines)}",
                 start.lock.note,
+                *self.interruption.notes,
                 *start.notes,
                 *self.notes,
                 *machine_notes(everyone),

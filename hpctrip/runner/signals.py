@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from hpctrip.base.process import start_time
+from hpctrip.base.text import printable
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.ranks.launched import launched_rank
@@ -23,6 +25,10 @@ JOB_ENDS = "the job ends"
 """Beginning of the reason of a run that leaves because its job's time is over."""
 RECENT_ROUNDS = 5
 """Number of last rounds of which the slowest predicts the length of the next one."""
+JOB_START = "HPCTRIP_JOB_START"
+"""Environment variable with the start of the job, in seconds since 1970."""
+SLURM_END = "SLURM_JOB_END_TIME"
+"""Slurm's variable with the end of the job, in seconds since 1970."""
 
 
 class Interrupt(Component):
@@ -37,9 +43,10 @@ class Interrupt(Component):
     with exit code 130."""
     margin_rounds: int = Field(3, ge=0)
     """End the run when the remaining time of the job, by SLURM_JOB_END_TIME or job_s, is less than that of this many
-    rounds and two checkpoints."""
+    rounds and two checkpoints, but not before this start has made a round."""
     job_s: Seconds | None = Field(None, gt=0)
-    """Wall time of this job, for jobs without Slurm."""
+    """Wall time of this job, for jobs without Slurm. It counts from the start of this process, or from
+    HPCTRIP_JOB_START (seconds since 1970)."""
 
 
 class Signals:
@@ -76,7 +83,11 @@ def stop_file(results: str | Path) -> Path:
 
 
 class Interruption:
-    """Decides at rank 0, after every round, whether the run ends early."""
+    """Decides at rank 0, after every round, whether the run ends early.
+
+    A start makes at least one round before it leaves because time is short, and none leaves before the run has a round:
+    a job script that starts the run again after exit code 85 always gets further.
+    """
 
     def __init__(
         self,
@@ -84,29 +95,65 @@ class Interruption:
         results: str | Path,
         hosts: Sequence[str],
         own: Signals,
+        first_round: int = 0,
+        started: float | None = None,
         now: Callable[[], float] = time.time,
     ):
-        """`hosts` are the host names of the ranks, `own` the signals of rank 0; `now` is the time in seconds since
+        """`hosts` are the host names of the ranks, `own` the signals of rank 0, `first_round` is the round after which
+        this start goes on. `started`, when this process started (None: by the system), and `now` are in seconds since
         1970."""
         self._rules, self._hosts, self._own, self._now = rules, hosts, own, now
-        self._stop_file = stop_file(results)
-        self._ends_at = math.inf if rules.job_s is None else now() + rules.job_s
-        """End of this job by the scheduler, in seconds since 1970; infinite if unknown."""
-        with suppress(KeyError, ValueError):
-            self._ends_at = min(self._ends_at, float(os.environ["SLURM_JOB_END_TIME"]))
+        self._stop_file, self._first_round = stop_file(results), first_round
+        started = start_time() if started is None else started
+        self._ends_at = math.inf
+        """End of this job, in seconds since 1970; infinite if unknown."""
+        warnings = []
+        if rules.job_s is not None:
+            begun, warning = _time_from(
+                JOB_START, lambda begun: begun <= started < begun + rules.job_s, started
+            )
+            self._ends_at = begun + rules.job_s
+            warnings.append(warning)
+        ends_at, warning = _time_from(SLURM_END, lambda end: end > started, math.inf)
+        self._ends_at = min(self._ends_at, ends_at)
+        self.notes = tuple(filter(None, (*warnings, warning)))
+        """Warnings about times in the environment that are not believed."""
 
     def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
-        """The reason to end the run, or "". `signals` [ranks] are the signal numbers that the ranks had received at the
-        end of the last round; `checkpoint_s` is the time of writing a checkpoint, in seconds."""
+        """The reason to end the run after the rounds of `history`, or "" (see `request` and `shortage`)."""
+        if not history.rows:
+            return ""
+        return self.request(signals) or self.shortage(history, checkpoint_s)
+
+    def request(self, signals: Sequence[int]) -> str:
+        """The signal or stop file that asks the run to end, or "". `signals` [ranks] are the signal numbers that the
+        ranks had received at the end of the last round."""
         for rank, number in enumerate([self._own.received or signals[0], *signals[1:]]):
             if number:
                 return f"{signal.Signals(number).name} received by rank {rank} on {self._hosts[rank]}"
-        if self._stop_file.exists():
-            return f"stop file {self._stop_file}"
-        recent_s = max((row.wall_s for row in history.rows[-RECENT_ROUNDS:]), default=0.0)
-        needed_s = self._rules.margin_rounds * recent_s + 2 * checkpoint_s
+        return f"stop file {self._stop_file}" if self._stop_file.exists() else ""
+
+    def shortage(self, history: History, checkpoint_s: float) -> str:
+        """Why the time that is left to the job does not suffice to go on, or "". `checkpoint_s` is the time of writing
+        a checkpoint, in seconds."""
+        if len(history) <= self._first_round:
+            return ""
+        rounds = self._rules.margin_rounds
+        recent_s = max(row.wall_s for row in history.rows[-RECENT_ROUNDS:])
+        needed_s = rounds * recent_s + 2 * checkpoint_s
         left_s = self._ends_at - self._now()
-        if left_s < needed_s:
-            rounds = self._rules.margin_rounds
-            return f"{JOB_ENDS} in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
-        return ""
+        if left_s >= needed_s:
+            return ""
+        return f"{JOB_ENDS} in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
+
+
+def _time_from(name: str, believable: Callable[[float], bool], default: float) -> tuple[float, str]:
+    """(the time in the environment variable `name`, ""), or the default with a warning where it is not believable: no
+    number, or left over from another job."""
+    text = os.environ.get(name)
+    if not text:
+        return default, ""
+    with suppress(ValueError):
+        if believable(value := float(text)):
+            return value, ""
+    return default, f"warning: {name}={printable(text, 40)} is ignored: no such time fits this job"

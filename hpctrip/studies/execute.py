@@ -26,9 +26,10 @@ from pathlib import Path
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun
 from hpctrip.base.io import append_to, remove_file
+from hpctrip.base.process import start_time
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
-from hpctrip.runner.signals import JOB_ENDS, Signals
+from hpctrip.runner.signals import JOB_ENDS, JOB_START, Signals
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
@@ -149,7 +150,10 @@ class Executor:
             return
         gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server, too, when it imports torch
-        environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        job_start = {
+            JOB_START: os.environ.get(JOB_START) or f"{start_time():.3f}"
+        }  # this study's, for all runs
+        environment = dict(os.environ) | job_start | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
         arguments = ["run", str(input_file), "--out", str(self.runs.results(entry.identity)), "--resume"]
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload(_PRELOADED)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +61,8 @@ class Tree:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.still: set[str] = set()
+        """The zones whose counters never advance."""
 
     def zone(self, number: str, name: str, uj: int = 0, range_uj: int = 262_143_328_850) -> Path:
         """One more zone, e.g. "0" (a package) or "0:1" (a part of it)."""
@@ -68,6 +72,13 @@ class Tree:
         (folder / "max_energy_range_uj").write_text(f"{range_uj}\n")
         (folder / "energy_uj").write_text(f"{uj}\n")
         return folder
+
+    def pass_time(self, seconds: float) -> None:
+        """Let every counter but those that stand still advance, in no time."""
+        for folder in self.folder.glob("*/energy_uj"):
+            number = folder.parent.name.removeprefix("intel-rapl:")
+            if number not in self.still:
+                self.draw(number, 1)
 
     def draw(self, number: str, uj: int) -> None:
         """Let a zone's counter run on, and around."""
@@ -90,4 +101,5 @@ def rapl_tree(new_tree, monkeypatch):
 
     tree = new_tree()
     monkeypatch.setattr(counters, "TREE", tree.folder)
+    monkeypatch.setattr(counters, "time", SimpleNamespace(sleep=tree.pass_time, monotonic=time.monotonic))
     return tree

@@ -1,4 +1,4 @@
-"""The counters of CPUs, in a made-up tree."""
+"""The counters of CPUs, in a made-up tree, and what is believed of a counter."""
 
 import os
 
@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctrip.device.counters import MICRO, Unavailable, Zone, cpus
+from hpctrip.device.counters import MICRO, CheckedCounter, Unavailable, Zone, cpus
+
+RANGE_UJ = 1000 * MICRO
 
 
 def test_packages_and_their_memory_are_counted_once(rapl_tree):
@@ -17,38 +19,101 @@ def test_packages_and_their_memory_are_counted_once(rapl_tree):
     rapl_tree.zone("2", "psys", 10**9)  # holds the packages
     (rapl_tree.folder / "intel-rapl:9").mkdir()  # no zone
     found = cpus()
-    assert found.name == "2 CPU packages with memory (RAPL)" and found.read_uj() == 0
+    assert found.name == "2 CPU packages with memory (RAPL)"
+    before = [zone.read_uj() for zone in found.counters]
     for zone, uj in (("0", 5), ("0:0", 3), ("0:1", 20), ("1", 100), ("2", 1000)):
         rapl_tree.draw(zone, uj)
-    assert found.read_uj() == 125
+    assert [zone.read_uj() for zone in found.counters] == [before[0] + 5, before[1] + 20, before[2] + 100]
+
+
+@pytest.mark.parametrize(
+    ("second_uj", "names"),
+    [
+        (
+            10**9,
+            ["package-0-die-0", "dram", "package-1-die-0"],
+        ),  # the same counter once more (AMD Zen 1 and 2)
+        (10**9 + 400_000, ["package-0-die-0", "dram", "package-1-die-0"]),  # read a little later
+        # two dies that are counted apart
+        (2 * 10**9, ["package-0-die-0", "dram", "package-0-die-1", "dram", "package-1-die-0"]),
+    ],
+)
+def test_a_counter_that_is_shown_for_each_die_of_its_socket_is_counted_once(rapl_tree, second_uj, names):
+    for number, name, uj in (("0", "package-0-die-0", 10**9), ("1", "package-0-die-1", second_uj)):
+        rapl_tree.zone(number, name, uj)
+        rapl_tree.zone(f"{number}:0", "dram", uj // 3)
+    rapl_tree.zone("2", "package-1-die-0", 10**9)  # another socket, which has drawn as much
+    assert [zone.name for zone in cpus().counters] == names
+
+
+def test_counters_that_stand_still_count_nothing_and_are_named(rapl_tree):
+    rapl_tree.zone("0", "package-0")
+    rapl_tree.zone("0:0", "dram", 7)
+    rapl_tree.still = {"0:0"}
+    found = cpus()
+    assert found.name == "1 CPU package (RAPL)"
+    assert found.not_counted == [f"{rapl_tree.folder}/intel-rapl:0:0/energy_uj: stands still at 7"]
+    rapl_tree.still = {"0", "0:0"}
+    with pytest.raises(Unavailable, match=r"intel-rapl:0/energy_uj: stands still at \d+; .*intel-rapl:0:0/"):
+        cpus()
 
 
 @settings(max_examples=20)
-@given(st.lists(st.integers(0, 999), min_size=1, max_size=30), st.integers(0, 999))
+@given(st.lists(st.integers(0, RANGE_UJ // 2), min_size=1, max_size=30), st.integers(0, RANGE_UJ - 1))
 def test_a_counter_that_wraps_around_goes_on(new_tree, steps, start):
     tree = new_tree()
-    zone = Zone(tree.zone("0", "package-0", start, range_uj=1000), clock=lambda: 0.0)
-    total = 0
+    counter = CheckedCounter(Zone(tree.zone("0", "package-0", start, range_uj=RANGE_UJ)), clock=lambda: 0.0)
+    total = counter.read_uj()
     for step in steps:
         tree.draw("0", step)
         total += step
-        assert zone.read_uj() == total
+        assert counter.read_uj() == total
 
 
 def test_a_phase_in_which_the_counter_may_have_wrapped_twice_is_not_known(rapl_tree):
     now = [0.0]
-    folder = rapl_tree.zone("0", "package-0", range_uj=1000 * MICRO)
+    folder = rapl_tree.zone("0", "package-0", range_uj=RANGE_UJ)
     (folder / "constraint_0_power_limit_uw").write_text(str(1000 * MICRO))  # a second from end to end
-    zone = Zone(folder, lambda: now[0])
+    counter = CheckedCounter(Zone(folder), lambda: now[0])
+    assert counter.read_uj() == 0
     now[0] = 0.9
     rapl_tree.draw("0", 5)
-    assert zone.read_uj() == 5
+    assert counter.read_uj() == 5
     now[0] = 3.0
     with pytest.raises(Unavailable, match="not read for 2 s, it may have wrapped around twice"):
-        zone.read_uj()
+        counter.read_uj()
     rapl_tree.draw("0", 5)
     now[0] = 3.5
-    assert zone.read_uj() == 10
+    assert counter.read_uj() == 10
+
+
+class Device:
+    """A device of at most 100 W whose counter shows the numbers of a list, in joules, one a reading."""
+
+    place, most_w = "device", 100.0
+
+    def __init__(self, range_j, *readings_j):
+        self.range_uj, self._readings = range_j * MICRO, iter(readings_j)
+
+    def read_uj(self):
+        return next(self._readings) * MICRO
+
+
+@pytest.mark.parametrize(
+    ("device", "problem"),
+    [
+        (Device(0, 5000, 5100, 100, 150), "-5000 J in 10 s"),  # a GPU, after its driver was loaded anew
+        (Device(262_000, 1000, 1100, 100, 150), "261000 J in 10 s"),  # set back, not wrapped around
+        (Device(0, 5000, 5100, 9000, 9050), "3900 J in 10 s"),
+    ],
+)
+def test_joules_that_a_device_cannot_draw_are_not_known_and_those_after_it_are(device, problem):
+    seconds = iter([0.0, 10.0, 20.0, 30.0])
+    counter = CheckedCounter(device, lambda: next(seconds))
+    assert [counter.read_uj(), counter.read_uj()] == [0, 100 * MICRO]
+    with pytest.raises(Unavailable, match=rf"device: {problem} are not possible \(at most 100 W\)"):
+        counter.read_uj()
+    assert counter.read_uj() == 150 * MICRO
 
 
 @pytest.mark.parametrize("content", ["", "many\n"])

@@ -1,5 +1,7 @@
 """What a machine draws, phase by phase."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from hpctrip.device.meter import PHASES, Meter, Metering, meter_ranks, open_mete
 class Counter:
     """A counter that shows the numbers of a list, one a reading; None: it cannot be read."""
 
-    name = "counter"
+    place, most_w, range_uj = "counter", math.inf, 0
 
     def __init__(self, readings):
         self.readings = iter(readings)
@@ -53,6 +55,12 @@ def test_a_round_in_which_a_counter_could_not_be_read_is_not_known_and_neither_i
     first, second, third, fourth = rounds(Meter([Counter(readings)]), 4)
     assert first is None and second is None and third is None
     assert fourth == dict.fromkeys(PHASES, 1)
+
+
+def test_a_round_in_which_a_counter_falls_is_not_known():
+    """As NVML's does when the driver is loaded anew."""
+    readings = [5, 9, 0, 1, *(2, 3, 4, 5)]
+    assert list(rounds(Meter([Counter(readings)]), 2)) == [None, dict.fromkeys(PHASES, 1)]
 
 
 def test_assumed_watts_are_time_in_another_unit():

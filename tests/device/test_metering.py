@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from hpctrip.device.counters import MICRO
+from hpctrip.device.counters import MICRO, Counters
+from hpctrip.device.nvml import Gpu
 from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
-from hpctrip.record.show import summary
+from hpctrip.record.show import drawn, run_facts, summary
 from hpctrip.record.verify import _arithmetic, verify
 
 JOULES = ["record_wall_j", "train_wall_j", "exchange_wall_j", "evaluate_wall_j"]
@@ -50,10 +51,28 @@ def test_metering_changes_no_result(plain, metered):
 
 
 def test_joules_that_contradict_each_other_are_a_fault(metered):
-    rounds = metered.rounds.assign(train_wall_j=1.0, samples_per_wall_j=2.0)
+    rounds = metered.rounds.assign(train_wall_j=-1.0, samples_per_wall_j=2.0)
     rounds.attrs = metered.rounds.attrs
-    faults = [str(fault) for fault in _arithmetic(replace(metered, rounds=rounds))]
-    assert len(faults) == 6 and "its phases' sum is" in faults[0] and "samples_per_wall_j is 2" in faults[1]
+    changed = replace(metered, rounds=rounds)
+    first, second, third, *others = [str(fault) for fault in _arithmetic(changed)]
+    assert "its phases' sum is" in first and "samples_per_wall_j is 2" in second and len(others) == 6
+    assert "train_wall_j is -1, and a machine draws no less than nothing" in third
+
+
+def test_show_says_why_nothing_was_measured(trained, rapl_tree):
+    rapl_tree.zone("0", "package-0")
+    rapl_tree.still = {"0"}
+    shown = summary(trained("stop.max_rounds=1"))
+    assert "energy drawn" not in shown
+    assert (
+        f"nothing (not counted: {rapl_tree.folder}/intel-rapl:0/energy_uj: stands still at 0)"
+        in (shown["measured by"])
+    )
+
+
+def test_counters_that_did_not_advance_in_a_run_have_no_shares(metered):
+    facts = run_facts(metered) | {"wall_j": 0.0}
+    assert drawn(facts) == {"energy drawn": "0 J: the counters did not advance"}
 
 
 def test_show_prints_the_energy_and_what_measured_it(metered):
@@ -86,13 +105,13 @@ def test_a_cpus_counter_is_read_at_the_ends_of_phases_alone(trained, monkeypatch
     from hpctrip.device import meter
 
     class Steps:
-        name, readings = "steps", 0
+        place, most_w, range_uj, readings = "steps", 500.0, 0, 0
 
         def read_uj(self):
             Steps.readings += 1
             return Steps.readings * MICRO
 
-    monkeypatch.setattr(meter, "cpus", Steps)
+    monkeypatch.setattr(meter, "cpus", lambda: Counters("steps", [Steps()]))
     rounds = trained("stop.max_rounds=2").rounds
     assert Steps.readings == 2 * 4
     assert rounds[["wall_j", *JOULES]].to_numpy().tolist() == [[3, 0, 1, 1, 1], [4, 1, 1, 1, 1]]
@@ -125,18 +144,36 @@ def test_without_permission_the_run_warns_once_and_goes_on(hpctrip, tiny, tmp_pa
     assert open_run(out).meta["refused_knobs"][0].endswith(f"{GPU}: Insufficient Permissions")
 
 
-def test_settings_left_by_a_killed_run_are_named_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
-    note = RecoveryNote.create(4242)
-    note.gpus[GPU] = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
+@pytest.fixture
+def left_by_a_killed_run(on_a_gpu):
+    note = RecoveryNote.take(Gpu.of(GPU), 4242)
+    note.applied = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
     note.write()
     note.file.close()  # its process is gone
     (on_a_gpu / "cap0").write_text("200000")
+
+
+WARNING = f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242"
+
+
+def test_settings_left_by_a_killed_run_are_named_and_put_back_on_request(
+    hpctrip, tiny, tmp_path, left_by_a_killed_run
+):
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")
-    assert f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242" in ended.out
+    assert WARNING in ended.out
     assert "left: " in hpctrip("knobs").out
     shown = hpctrip("knobs", "--restore")
     assert shown.code == 0 and "put back: " in shown.out and "power cap 350 W of 100 to 400 W" in shown.out
     assert "left" not in hpctrip("knobs").out
+
+
+def test_a_run_on_that_gpu_with_settings_of_its_own_puts_them_back_too(
+    hpctrip, tiny, tmp_path, left_by_a_killed_run, on_a_gpu
+):
+    lines = ("-o", "stop.max_rounds=1", "-o", "knobs.power_cap_w=120", "--out", tmp_path / "run.h5")
+    ended = hpctrip("run", tiny, *lines)
+    assert WARNING in ended.out and f"set {GPU}: power cap 120 W" in ended.out
+    assert (on_a_gpu / "cap0").read_text() == "350000\n" and "left" not in hpctrip("knobs").out
 
 
 def test_knobs_without_a_gpu_are_recorded_as_refused(trained):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpctrip.device.nvml import Gpu
 from hpctrip.device.recovery_log import FOLDER, AppliedSettings, RecoveryNote, leftovers
 from hpctrip.device.settings import GpuSettings, SettingsProcess
 
@@ -116,15 +117,19 @@ def test_a_killed_run_leaves_no_setting(gpus, launch, tiny, tmp_path):
     assert soon(lambda: gpus() == ([350, 350], [0, 0]) and list(leftovers()) == [])
 
 
-@pytest.fixture
-def killed_with_its_daemon(gpus):
-    """A run and its daemon were killed together, as by a batch system."""
-    note = RecoveryNote.create(4242)
-    note.gpus[A] = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000, clock_mhz=900)
+def leave(state, process=4242):
+    """Settings of the first GPU that a run and its daemon have left, killed together as by a batch system."""
+    note = RecoveryNote.take(Gpu.of(A), process)
+    note.applied = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000, clock_mhz=900)
     note.write()
     note.file.close()  # its process is gone
-    (gpus.state / "cap0").write_text("200000")
-    (gpus.state / "clock0").write_text("900")
+    (state / "cap0").write_text("200000")
+    (state / "clock0").write_text("900")
+
+
+@pytest.fixture
+def killed_with_its_daemon(gpus):
+    leave(gpus.state)
 
 
 def test_where_the_daemon_is_killed_too_the_next_start_finds_and_undoes_its_settings(gpus):
@@ -142,11 +147,36 @@ def test_where_the_daemon_is_killed_too_the_next_start_finds_and_undoes_its_sett
     assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 
 
-def test_a_run_that_sets_something_itself_takes_over_what_a_killed_one_has_left(gpus, killed_with_its_daemon):
-    with SettingsProcess([B]) as process:
+@pytest.mark.parametrize(
+    ("gpu", "during", "after"),
+    [
+        (A, ([120, 350], [0, 0]), ([350, 350], [0, 0])),
+        (B, ([200, 120], [900, 0]), ([200, 350], [900, 0])),
+    ],
+)
+def test_a_run_undoes_what_a_killed_one_has_left_on_its_own_gpus(
+    gpus, killed_with_its_daemon, gpu, during, after
+):
+    with SettingsProcess([gpu]) as process:
         process.apply(GpuSettings(power_cap_w=120.0))
-        assert gpus() == ([200, 120], [900, 0]) and list(leftovers()) == []
-    assert gpus() == ([350, 350], [0, 0])
+        assert gpus() == during
+    assert gpus() == after and len(list(leftovers())) == (gpu == B)
+
+
+def test_one_run_at_a_time_holds_the_settings_of_a_gpu(gpus):
+    cap, clock = GpuSettings(power_cap_w=300.0), GpuSettings(power_cap_w=250.0, clock_mhz=900)
+    with SettingsProcess([A]) as first:
+        first.apply(cap)
+        with SettingsProcess([A, B]) as second:
+            applied = second.apply(clock)
+            held = f"{A}: another run (process {os.getpid()}) holds its settings"
+            assert applied.refused == (held,) and applied.made[0] == f"{B}: power cap 250 W"
+            assert gpus() == ([300, 250], [0, 900])
+        assert gpus() == ([300, 350], [0, 0]) and list(leftovers()) == []
+    with SettingsProcess([A]) as third:
+        assert third.apply(clock).refused == ()
+        assert gpus() == ([250, 350], [900, 0])
+    assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 
 
 def test_a_cap_that_has_been_changed_since_is_left_as_it_is(gpus, killed_with_its_daemon):

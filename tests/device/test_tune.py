@@ -242,7 +242,8 @@ def test_a_real_trial_succeeds_and_an_impossible_one_has_a_failure(runner):
 
 def test_a_counter_that_does_not_advance_yields_no_energy(runner):
     """As on many virtual machines."""
-    runner.meter = Meter([SimpleNamespace(name="still", read_uj=lambda: 7)])
+    still = SimpleNamespace(place="still", most_w=1.0, range_uj=0, read_uj=lambda: 7)
+    runner.meter = Meter([still])
     stuck = runner.run({}, 1)
     assert math.isnan(stuck.sample_j) and stuck.sample_s > 0 and stuck.num_rounds == 3
 

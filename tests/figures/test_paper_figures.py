@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate
 from hpctrip.figures import over_time, policies, sites, summary
 from hpctrip.figures.common import grouping, reading, style
@@ -230,7 +231,8 @@ def test_network_draws_the_first_run_of_a_study_that_has_its_sites(make_run):
     runs = reading.read_runs([make_run(name) for name in ("a", "b", "c")])
     imported = dataclasses.replace(runs[0], sites=runs[0].sites.iloc[:0])
     assert reading.ONE_RUN.of_study([imported, *runs[1:]]) is runs[1]
-    assert reading.ONE_RUN.of_study([imported]) is imported
+    with pytest.raises(InputError, match="without their sites"):
+        reading.ONE_RUN.of_study([imported])
 
 
 def test_network_draws_no_law_for_sites_that_do_not_follow_it(make_run):

@@ -1,6 +1,7 @@
 """Prepared data checks itself: what is mapped is what was written, at the price of a few calls."""
 
 import os
+import pwd
 import shutil
 
 import numpy as np
@@ -126,3 +127,16 @@ def test_the_content_of_files_is_remembered_while_they_stay_as_they_are(tmp_path
     files[0].write_text("A.SAFETENSORS")  # of the same size, and at the same time to the nanosecond
     os.utime(files[0], ns=(status.st_atime_ns, status.st_mtime_ns))
     assert cached.content_of(files) != digest
+
+
+def test_a_user_without_a_home_is_told_to_name_the_cache(monkeypatch):
+    """As in a container with a user id of its own."""
+
+    def unknown(user):
+        raise KeyError(f"uid not found: {user}")
+
+    for variable in ("HPCTRIP_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(InputError, match="has no home folder for it; set HPCTRIP_CACHE to a folder"):
+        cached.cache_dir()

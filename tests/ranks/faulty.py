@@ -1,11 +1,15 @@
 """A plug-in that breaks rank $FAULTY_RANK down in the second round, and notes the time in $FAULTY_FILE; with
-$FAULTY_NAN its training diverges instead."""
+$FAULTY_NAN its training diverges instead, and with $FAULTY_SLEEP_S it takes that much longer, while torch gives its
+collectives a second."""
 
 import dataclasses
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
+
+from torch.distributed import distributed_c10d
 
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import Emnist
@@ -16,6 +20,10 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 BATCHES_OF_A_ROUND = 2 + 4
 """What the host of rank 3 of 5 prepares: samples to try the model and the engine on, then two batches of each of two of
 ten sites. The next one is in the second round."""
+
+
+if "FAULTY_SLEEP_S" in os.environ:
+    distributed_c10d.default_pg_timeout = timedelta(seconds=1)
 
 
 def break_down() -> None:
@@ -54,7 +62,10 @@ class FaultyWorkload(Emnist):
             if len(calls) > BATCHES_OF_A_ROUND and is_faulty():
                 if "FAULTY_NAN" in os.environ:
                     return task.prepare(images) * float("nan")
-                break_down()
+                if "FAULTY_SLEEP_S" not in os.environ:
+                    break_down()
+                if len(calls) == BATCHES_OF_A_ROUND + 1:
+                    time.sleep(float(os.environ["FAULTY_SLEEP_S"]))
             return task.prepare(images)
 
         return dataclasses.replace(task, prepare=prepare)

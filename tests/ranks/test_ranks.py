@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import socket
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from on_ranks import check_collectives
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.nccl import choose_backend
+from hpctrip.ranks.nccl import choose_backend, shared_store
 from hpctrip.ranks.open import open_ranks
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
@@ -54,6 +55,16 @@ ON_FIVE = {
 """Further inputs that five ranks run; two ranks resume the first one."""
 PLUGIN = f"plugins=['{HERE / 'faulty.py'}']"
 FAULTY = (PLUGIN, "workload={kind='faulty', train_samples=400, test_samples=200}", "policy.kind=all")
+SLOW = {
+    5: {
+        "slow": (
+            (*FAULTY, "ranks.transport=nccl", "watchdog.exchange_s=1", "stop.max_rounds=2"),
+            {"FAULTY_RANK": "3", "FAULTY_SLEEP_S": "4"},
+        )
+    },
+    2: {},
+}
+"""As FAILING, but it ends well."""
 FAILING = {
     5: {
         "diverged": ((*FAULTY, "checkpoint.every_rounds=1"), {"FAULTY_RANK": "3", "FAULTY_NAN": "yes"}),
@@ -134,7 +145,7 @@ def on_ranks(launch, tiny, scenarios, tmp_path_factory):
         commands = [
             [name, ["run", str(tiny), *arguments(lines), "--out", f"{folder}/{name}.h5"], env]
             for name, (lines, env) in (
-                {name: (lines, {}) for name, lines in inputs.items()} | FAILING[n]
+                {name: (lines, {}) for name, lines in inputs.items()} | SLOW[n] | FAILING[n]
             ).items()
         ]
         if n == 2:
@@ -289,7 +300,32 @@ def test_the_watchdog_sees_a_host_that_does_not_get_into_its_group(launch, tiny,
     lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']", "watchdog.limit_s=2"]
     env = {"GPUS": "0", "GPUS_PER_TASK": "1"}
     ended = launch(2, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
-    assert ended.code != 0 and "busy with start of round 0" in ended.err and "nccl.py" in ended.err
+    assert ended.code != 0 and "every rank heard of waits, for " in ended.err and "nccl.py" in ended.err
+
+
+@pytest.mark.mpi
+def test_hosts_that_wait_for_a_slower_one_are_not_taken_for_stuck(on_ranks):
+    """The slow one trains for longer than the watchdog lets a host exchange, and than torch's collectives may take."""
+    launched = on_ranks(5)
+    assert launched.codes("slow") == [0] * 5, launched.output("slow", "err")
+    assert launched.run("slow").rounds["train_wall_s"].max() > 4
+
+
+class FakeComm:
+    """The communicator of the first of two ranks; `broadcast` is called with what it broadcasts."""
+
+    rank, size = 0, 2
+
+    def __init__(self, broadcast):
+        self._broadcast = broadcast
+
+    def bcast(self, address):
+        self._broadcast(address)
+        return address
+
+
+def test_the_port_of_the_hosts_store_is_taken_before_others_learn_of_it():
+    shared_store(FakeComm(lambda address: socket.create_connection(address).close()))
 
 
 @pytest.mark.mpi

@@ -372,25 +372,86 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(undisturbed, monke
     assert checkpointer.due(state, over=True)
 
 
+def interruption(tmp_path, now, *hosts, first_round=0, **rules):
+    """That of a process that started at 0; `now` is a list with the time."""
+    rules, out = Interrupt(**rules), tmp_path / "run.h5"
+    return Interruption(rules, out, hosts or ["here"], Signals(), first_round, 0.0, lambda: now[0])
+
+
 def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(tmp_path, undisturbed, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1000")
     now = [0.0]
     rows = undisturbed.history()
     slowest_s = max(row.wall_s for row in rows.rows)
-    judge = Interruption(Interrupt(margin_rounds=3), tmp_path / "run.h5", ["here"], Signals(), lambda: now[0])
+    judge = interruption(tmp_path, now, margin_rounds=3)
     now[0] = 1000 - 3 * slowest_s - 20.001
     assert judge.reason([0], rows, checkpoint_s=10.0) == ""
     now[0] += 0.002
-    assert judge.reason([0], rows, checkpoint_s=10.0).startswith("the job ends in 2")
-    own = Interruption(Interrupt(job_s=50), tmp_path / "run.h5", ["here"], Signals(), lambda: now[0])
-    assert own.reason([0], History(), 0.0) == ""
-    now[0] += 51
-    assert own.reason([0], History(), 0.0).startswith("the job ends in")
+    assert judge.reason([0], rows, checkpoint_s=10.0).startswith("the job ends in ")
 
 
-def test_a_signal_at_another_rank_is_named_with_its_host(tmp_path):
-    judge = Interruption(Interrupt(), tmp_path / "run.h5", ["a", "b", "c"], Signals())
-    why = judge.reason([0, 0, signal.SIGTERM], History(), 0.0)
+@pytest.mark.parametrize(
+    ("begun", "ends_at", "warns"),
+    [
+        (None, 500, False),  # from the start of this process
+        ("-100", 400, False),
+        ("-500", 500, True),  # that job had ended before this process started
+        ("5", 500, True),  # later than this process
+        ("$(date +%s)", 500, True),
+    ],
+)
+def test_the_time_of_a_job_counts_from_its_start(tmp_path, undisturbed, monkeypatch, begun, ends_at, warns):
+    """Preparing the data takes the first 300 s of it."""
+    if begun is not None:
+        monkeypatch.setenv("HPCTRIP_JOB_START", begun)
+    now = [300.0]
+    judge = interruption(tmp_path, now, margin_rounds=0, job_s=500)
+    assert [note.split(" is ignored")[0] for note in judge.notes] == [
+        f"warning: HPCTRIP_JOB_START={begun}"
+    ] * warns
+    now[0] = ends_at
+    assert judge.reason([0], undisturbed.history(), 0.0) == ""
+    now[0] += 0.001
+    assert judge.reason([0], undisturbed.history(), 0.0).startswith("the job ends in")
+
+
+@pytest.mark.parametrize("end", ["0", "1000", "soon", "nan"])
+def test_an_end_of_the_job_that_cannot_be_is_ignored_with_a_warning(
+    tmp_path, undisturbed, monkeypatch, capsys, end
+):
+    monkeypatch.setenv("SLURM_JOB_END_TIME", end)
+    assert_same(run(tmp_path / "run.h5"), undisturbed)
+    assert capsys.readouterr().out.count(f"warning: SLURM_JOB_END_TIME={end} is ignored") == 1
+
+
+def test_a_job_too_short_for_its_margin_gets_a_round_further_with_each_start(tmp_path, undisturbed):
+    out, reached = tmp_path / "run.h5", []
+    while not reached or reached[-1] < 3:
+        with pytest.raises(InterruptedRun, match="the job ends in") as left:
+            again(out, "interrupt.job_s=0.001")
+        assert left.value.exit_code == 85
+        reached.append(newest(out)[0].state.round)
+    assert reached == [1, 2, 3]
+    assert_same(again(out), undisturbed)
+
+
+def test_a_signal_before_the_first_round_ends_the_run_after_it(tmp_path, monkeypatch):
+    """With code 85 goes a checkpoint."""
+    apply_settings, out = launching.apply_settings, tmp_path / "run.h5"
+
+    def signalled(*args):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return apply_settings(*args)
+
+    monkeypatch.setattr(launching, "apply_settings", signalled)
+    with pytest.raises(InterruptedRun, match="after round 1: SIGTERM received by rank 0"):
+        run(out)
+    assert newest(out)[0].state.round == 1
+
+
+def test_a_signal_at_another_rank_is_named_with_its_host(tmp_path, undisturbed):
+    judge = interruption(tmp_path, [0.0], "a", "b", "c")
+    why = judge.reason([0, 0, signal.SIGTERM], undisturbed.history(), 0.0)
     assert why == "SIGTERM received by rank 2 on c"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from small_study import BASE, STUDY, ledger_of
 
+from hpctrip.base.process import start_time
 from hpctrip.record.reader import open_run
 from hpctrip.studies.studies import read_studies
 
@@ -192,3 +193,17 @@ def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, 
     os.truncate(log, 2**40)
     study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")
     assert read.lines()[0].reason == "it rained"
+
+
+def test_the_runs_of_a_study_count_the_time_of_their_job_from_the_start_of_the_study(
+    folder, study, monkeypatch
+):
+    starts = folder / "starts"
+    launcher = f"sh -c 'echo $HPCTRIP_JOB_START >> {starts}; exit 2' {{n}} {{python}}"
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", launcher)
+    for begun in ("", "1700000000"):  # by the system; by the job script
+        monkeypatch.setenv("HPCTRIP_JOB_START", begun)
+        starts.unlink(missing_ok=True)
+        study(folder, "--jobs", "1", "--ranks", "2")
+        found = list(map(float, starts.read_text().split()))
+        assert found == pytest.approx([float(begun or start_time())] * 4, abs=1)

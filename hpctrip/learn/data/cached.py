@@ -32,8 +32,18 @@ _logger = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """The folder of prepared data: $HPCTRIP_CACHE, or the user's cache folder."""
-    return Path(os.environ.get("HPCTRIP_CACHE") or pooch.os_cache("hpctrip"))
+    """The folder of prepared data: $HPCTRIP_CACHE, or the user's cache folder. Raises InputError for a user who has
+    neither, as in a container with a user id of its own."""
+    if named := os.environ.get("HPCTRIP_CACHE"):
+        return Path(named)
+    with suppress(RuntimeError):
+        if (folder := Path(pooch.os_cache("hpctrip"))).is_absolute():
+            return folder
+    raise InputError(
+        "the cache of prepared data",
+        f"the user {os.geteuid()} of this machine has no home folder for it",
+        "set HPCTRIP_CACHE to a folder",
+    )
 
 
 def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, np.ndarray]]) -> Path:

@@ -19,6 +19,7 @@ import time
 from contextlib import suppress
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import is_stopped
 from hpctrip.ranks.launched import launched_rank, launched_size
 
 LIMIT = "HPCTRIP_START_S"
@@ -93,7 +94,7 @@ def _guard(process: int, pipe: int, limit_s: float) -> None:
             stage = message[0]
             continue
         waited_s += slice_s  # so a time for which the whole job is suspended does not count
-        stopped = _is_stopped(process)
+        stopped = is_stopped(process)
         in_the_way = stopped or stage == LOADING
         patience_s = 0.0 if in_the_way else limit_s / (20 if launched_rank() == 0 else 10)
         if waited_s >= limit_s + patience_s:
@@ -116,10 +117,3 @@ def _report(process: int, limit_s: float, stage: int, stopped: bool) -> str:
         f"hpctrip: rank {rank} on {socket.gethostname()} (process {process}): the job has not started within "
         f"{limit_s:g} s ({LIMIT}) and ends now: this rank {'is stopped; before, it ' if stopped else ''}{where}"
     )
-
-
-def _is_stopped(process: int) -> bool:
-    """Whether a process is stopped; False where the system has no /proc."""
-    with suppress(OSError), open(f"/proc/{process}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] in "tT"
-    return False
