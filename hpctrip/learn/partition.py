@@ -209,7 +209,7 @@ class Dirichlet(Partition):
     """True: equally many samples at every site. Where a label is used up, the samples still wanted are drawn again
     from the same mix among the labels that are left; chance decides which sites had to give way. That brings the mixes
     nearer to p, most where all samples are shared out.
-    False: sizes as they fall, which is a matter of the law `per-class` alone."""
+    False: sizes as they are drawn; the law must be `per-class` then."""
     min_samples: int = Field(1, ge=1)
     """Without `balanced`, the least number of samples of a site; missing ones are taken at random from sites above
     it."""
@@ -233,7 +233,7 @@ class Dirichlet(Partition):
             )
 
     def owners(self, labels, groups, num_sites, rng):
-        """Equal sizes, or sizes as they fall."""
+        """Equal sizes, or sizes as they are drawn."""
         self._by_one_label(labels)
         num_shared = self._num_shared(len(labels), num_sites)
         pool = rng.permutation(len(labels))

@@ -1,4 +1,4 @@
-"""The virtual clock: the only place that adds simulated seconds (paper Eqs. 4, 7; Sec. 5.1).
+"""The virtual clock: how long sites compute and a round takes (paper Eqs. 4, 7; Sec. 5.1).
 
 `Timing` charges a round that happened, from the true power over time; a power change within a round is integrated
 exactly (`elapsed_s`). `return_s`, `prefix_round_s` and `prefix_spending` estimate a round before it happens, from the
@@ -92,8 +92,8 @@ def elapsed_s(
     """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i [m]; inf where that is beyond
     `horizon_s`.
 
-    `rate(t)`, [m], is constant between the times that `next_change_s(t)` gives, so each part of the round is its length
-    times the rate within it: a change of power within the round counts from the moment at which it happens.
+    `rate(t)`, [m], is constant between the times that `next_change_s(t)` gives, so the work of each part of
+    the round is its length times the rate within it: a change of power counts from the moment at which it happens.
     """
     left = np.array(work_s, dtype=np.float64)
     elapsed = np.zeros_like(left)
