@@ -24,6 +24,7 @@ from hpctrip.device.meter import Meter, meter_ranks, open_meter
 from hpctrip.device.recovery_log import leftovers
 from hpctrip.device.settings import Applied, GpuSettings, SettingsProcess
 from hpctrip.learn.params import digest
+from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, build_collectively
 from hpctrip.ranks.device import choose_device, gpu_identity, hosts_kind
 from hpctrip.ranks.node import map_large_blocks
@@ -156,12 +157,7 @@ class Session:
         applied = apply_settings(gpus, experiment.knobs, until_over)
         everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
 
-        def read() -> tuple[list[Source], list[str]]:
-            sources = sources_of(run_input, host.task)
-            place = start.checkpoint_file or (start.earlier_run and start.earlier_run.path)
-            return sources, refuse_changed(start.recorded_sources, sources, place)
-
-        sources, notes = ranks.decide_on_root(read)
+        sources, notes = ranks.decide_on_root(lambda: _sources(run_input, host.task, start))
         return cls(run_input, host, quiet, start, aggregator, tuple(everyone), tuple(sources), tuple(notes))
 
     @cached_property
@@ -188,14 +184,12 @@ class Session:
                 return None
             if self.run_input.experiment.store.path is None and start.earlier_run is None:
                 return ResumePoint.of(start, aggregator.simulation)
+            stop, no_signals = self.interruption, [0] * len(self.everyone)
             return CacheLookup(
                 aggregator,
                 start,
                 self.learning_key,
-                leaves=lambda state: (
-                    self.interruption.request([0] * len(self.everyone))
-                    or self.interruption.shortage(state.history, 0.0)
-                ),
+                leaves=lambda state: stop.request(no_signals) or stop.shortage(state.history, 0.0),
                 say=lambda line: None if self.quiet else _say(line),
             ).resume_point()
 
@@ -273,6 +267,13 @@ class Session:
                 raise
             params_digest = digest(params) if point.params_digest is None else point.params_digest
             aggregator.ranks.decide_on_root(partial(rank0.finish, state, params_digest))
+
+
+def _sources(run_input: Input, task: Task, start: Start) -> tuple[list[Source], list[str]]:
+    """The sources of a run, and notes for the user. Raises InputError where they are not those of its earlier part."""
+    sources = sources_of(run_input, task)
+    place = start.checkpoint_file or (start.earlier_run and start.earlier_run.path)
+    return sources, refuse_changed(start.recorded_sources, sources, place)
 
 
 def _say(line: str) -> None:

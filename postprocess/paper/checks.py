@@ -16,7 +16,6 @@ from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare, in_order
 from hpctrip.base.text import counted
 from hpctrip.base.units import MILE_M
 from hpctrip.figures import sweeps
-from hpctrip.figures.common.reading import with_sites
 from hpctrip.record.reader import Run
 from paper.claim import (
     Evidence,
@@ -291,9 +290,10 @@ def slower_early_rounds(evidence: Evidence, study: str, dynamic: str, fixed: str
 def delay_is_not_linear(evidence: Evidence, study: str, label: str) -> Finding:
     """Delay grows faster than in proportion to distance: its least-squares slope is steeper beyond 1000 miles than
     within. Delays have no noise, so the sites of one run suffice."""
-    sites = with_sites(variant(evidence, study, label)).sites
-    if sites.empty:
+    tables = [run.sites for run in variant(evidence, study, label) if not run.sites.empty]
+    if not tables:
         raise Missing("the runs were imported without their sites")
+    sites = tables[0]
     near = sites["distance_m"] <= NEAR_M
     if near.sum() < 2 or (~near).sum() < 2:
         raise Missing("too few sites on one side of 1000 miles")

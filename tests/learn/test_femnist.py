@@ -97,7 +97,7 @@ def test_bad_samples_are_one_short_line_that_names_file_and_writer_and_leave_not
         Femnist(data=str(path)).prepare_data(0)
     report = str(caught.value)
     assert str(path) in report and complaint in report and "\n" not in report and len(report) < 700
-    assert not list((tmp_path / "cache").rglob("*.npy"))
+    assert not list((tmp_path / "cache/femnist").rglob("*.npy"))
 
 
 def test_synthetic_writers_are_called_so_and_the_first_stay_whatever_their_number():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hpctrip.base.errors import InputError
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.workloads import WORKLOADS
 
@@ -33,6 +34,14 @@ def test_samples_visited_in_a_round():
     assert resolve(local_steps=3)[-2:] == (None, 3)
     # 0.1 of ten batches is one, though 1.1 - 1 is a little more than 0.1
     assert LocalWork(local_epochs=1.1, batch_size=20).num_visits([200]).tolist() == [220]
+
+
+def test_a_round_of_too_many_samples_is_refused():
+    work = LocalWork(local_steps=1_000_000, batch_size=1_000_000)
+    with pytest.raises(
+        InputError, match="site 1 would visit 1,000,000,000 samples in a round, the most is 100,000"
+    ):
+        work.num_visits([10, 1000])
 
 
 @pytest.mark.parametrize(("size", "steps"), [(7, [7]), (61, [20, 20, 20, 1]), (401, [20] * 20 + [1])])

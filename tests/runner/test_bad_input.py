@@ -42,10 +42,6 @@ VALUES = [
         ["workload.sentences: roles x characters is 100,000,000,000, the most is 200,000,000"],
     ),
     (
-        ["train.local_steps=1_000_000", "train.batch_size=1_000_000"],
-        ["train: site 0 would visit 1,000,000,000,000 samples in a round, the most is 100,000,000"],
-    ),
-    (
         ["engine.sites_per_block=18446744073709551616"],
         ["engine.sites_per_block = 18446744073709551616", "less than or equal to 1000000000"],
     ),

@@ -129,7 +129,7 @@ def test_a_run_that_leaves_by_itself_does_not_keep_the_others_from_being_made(fo
 def test_where_the_job_ends_no_more_runs_are_started(folder, study):
     ended = study(folder, "-o", "interrupt.job_s=1e-9", "--jobs", "1")
     assert ended.code == 85 and ended.out.count("interrupted: ") == 1, ended
-    assert ledger_of(folder)["status"].tolist() == ["planned"] * 4
+    assert ledger_of(folder)["status"].tolist() == ["interrupted", *["planned"] * 3]
 
 
 def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, monkeypatch):
