@@ -20,10 +20,13 @@ class Points(Workload):
     lr: ClassVar[float] = 0.1
     batch_size: ClassVar[int] = 8
     train_samples: int = 400
+    """Number of points to train on."""
     test_samples: int = 200
+    """Number of points to test on."""
     norm: bool = True
     """A layer of BatchNorm, without which points far from 0 are not learned."""
     dropout: float = 0.0
+    """Fraction of the hidden units that are dropped in a step of training."""
 
     def task(self, seed: int) -> Task:
         """Clouds around four centres, all far from 0."""
