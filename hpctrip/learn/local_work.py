@@ -88,12 +88,13 @@ class LocalWork(Component):
         return visits
 
     def smallest_batch(self, num_samples: np.ndarray) -> int:
-        """Size of the smallest last batch of an epoch, at sites that hold so many samples, [N]."""
-        last = (num_samples[num_samples > 0] - 1) % self.batch_size + 1
+        """Size of the smallest batch of whole epochs, or of steps, at sites that hold `num_samples` [N]."""
+        held = num_samples[num_samples > 0]
+        last = (held - 1) % self.batch_size + 1 if self.local_steps is None else held
         return int(last.min(initial=self.batch_size))
 
     def _parts(self, num_samples: np.ndarray) -> tuple[int, np.ndarray]:
-        """Passes of a round that are made in it from begin to end, and the samples visited besides, [N] int64, in
+        """Passes of a round that are made in it from beginning to end, and the samples visited besides, [N] int64, in
         passes that go on from round to round."""
         if self.local_steps is not None:
             return 0, self.local_steps * np.minimum(self.batch_size, num_samples)
@@ -107,7 +108,7 @@ class LocalWork(Component):
         self, shard: np.ndarray, seed: int, site: int, round: int, times: int = 1, visited: int = 0
     ) -> list[np.ndarray]:
         """The samples that a site visits in a round (from 1) that trains `times` what [train] says, as indices into the
-        training set. Each array is cut into batches from its begin, so that no batch reaches from one to the next.
+        training set. Each array is cut into batches by itself, so that no batch reaches from one to the next.
 
         Whole passes are shuffles from the stream (seed, "order", round, site). A part of a pass belongs to passes that
         go on from round to round, pass p from the stream (seed, "pass", p, site), each of which visits every sample

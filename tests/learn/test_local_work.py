@@ -36,6 +36,13 @@ def test_samples_visited_in_a_round():
     assert LocalWork(local_epochs=1.1, batch_size=20).num_visits([200]).tolist() == [220]
 
 
+def test_the_smallest_batch_is_the_rest_of_an_epoch_or_a_shard_without_a_full_one():
+    sizes = np.array([0, 41, 60])
+    assert LocalWork(local_epochs=1, batch_size=20).smallest_batch(sizes) == 1
+    assert LocalWork(local_steps=3, batch_size=20).smallest_batch(sizes) == 20
+    assert LocalWork(local_steps=3, batch_size=50).smallest_batch(sizes) == 41
+
+
 def test_a_round_of_too_many_samples_is_refused():
     work = LocalWork(local_steps=1_000_000, batch_size=1_000_000)
     with pytest.raises(
