@@ -127,7 +127,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
 
 
 def _way_out(header: str) -> str:
-    """What to do about a file whose rows do not have the fields of its header."""
+    """Hint for a file whose rows do not have the fields of its header."""
     other = next((name for mark, name in _OTHER_SEPARATORS.items() if mark in header), None)
     if other is None:
         return "a field with a comma in it is written in double quotes"

@@ -43,7 +43,7 @@ class EnergyCounter(Protocol):
     """The energy counter of one device, as the device shows it."""
 
     place: str
-    """Where it is read, for messages."""
+    """The file or device that shows it, for messages."""
     most_w: float
     """Largest power that the device can draw."""
     range_uj: int

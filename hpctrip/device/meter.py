@@ -73,19 +73,19 @@ def open_meter(rules: Metering, gpu_uuids: Sequence[str]) -> Meter:
     """The meter of this machine, for the GPUs in use and all CPUs; without counters where it has none."""
     if not rules.enabled:
         return Meter(description="switched off (meter.enabled)")
-    found: list[Counters] = []
+    groups: list[Counters] = []
     missing: list[str] = []
     for open_counters in [lambda: nvml.energy_of(gpu_uuids), cpus] if gpu_uuids else [cpus]:
         try:
-            found.append(open_counters())
-            missing += found[-1].not_counted
+            groups.append(open_counters())
+            missing += groups[-1].not_counted
         except Unavailable as error:
             missing.append(str(error))
-    if not found and rules.assumed_w is not None:
-        found = [Counters(f"assumed {rules.assumed_w:g} W", [Assumed(rules.assumed_w)])]
-    names = " and ".join(counters.name for counters in found) or "nothing"
+    if not groups and rules.assumed_w is not None:
+        groups = [Counters(f"assumed {rules.assumed_w:g} W", [Assumed(rules.assumed_w)])]
+    names = " and ".join(counters.name for counters in groups) or "nothing"
     description = f"{names} (not counted: {'; '.join(missing)})" if missing else names
-    return Meter([one for counters in found for one in counters.counters], printable(description, 300))
+    return Meter([one for counters in groups for one in counters.counters], printable(description, 300))
 
 
 def meter_ranks(machines: Sequence[str], hosts: range) -> list[int]:

@@ -139,7 +139,7 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _content(file: BinaryIO) -> dict[str, Any]:
-    """What a note holds; empty where its process was killed before it had written it."""
+    """The content of a note; empty where its process was killed before it had written it."""
     with suppress(ValueError):
         content = json.loads(file.read())
         return content if isinstance(content, dict) else {}

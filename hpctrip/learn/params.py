@@ -32,8 +32,8 @@ def num_params(model: nn.Module) -> int:
 def buffers(model: nn.Module) -> dict[str, torch.Tensor]:
     """The buffers that `state_dict` holds by name, those of integers last."""
     stored = model.state_dict(keep_vars=True).keys()
-    found = [(name, tensor) for name, tensor in model.named_buffers() if name in stored]
-    return dict(sorted(found, key=lambda item: not item[1].is_floating_point()))
+    persistent = [(name, tensor) for name, tensor in model.named_buffers() if name in stored]
+    return dict(sorted(persistent, key=lambda item: not item[1].is_floating_point()))
 
 
 def entries(model: nn.Module) -> dict[str, torch.Tensor]:

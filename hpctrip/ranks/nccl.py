@@ -22,8 +22,7 @@ from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.mpi import MpiRanks, wait
 
 TIMEOUT = timedelta(days=20)
-"""Of torch's collectives: the watchdog alone judges how long a rank may take. Some of torch's timers hold no more than
-2^31 ms."""
+"""Timeout of torch's collectives, which only the watchdog is to end. Some of torch's timers hold at most 2^31 ms."""
 
 
 class NcclRanks(MpiRanks):

@@ -158,8 +158,8 @@ class Experiment(Component):
                 callback.check_outputs(Path(results).resolve())
 
     def world(self, num_params: int, num_buffers: int = 0) -> World:
-        """The simulated world, for a model of so many parameters and entries of buffers. Raises InputError where its
-        files are unusable."""
+        """The simulated world, for a model with `num_params` parameters and `num_buffers` entries of buffers. Raises
+        InputError where its files are unusable."""
         return World.build(
             self.sites,
             self.network,

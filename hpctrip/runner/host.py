@@ -86,8 +86,6 @@ class Host:
             self.engine.check(place, self.work.smallest_batch(self.num_samples))
         counters = vector_size(TRAINING, num_sites, ranks.size)
         self.partial = PartialSum(len(self.initial_params), counters, device)
-        self.integers = np.zeros(self.num_integers, dtype=np.int64)
-        """[I]: the largest that a site of this rank had after training, or the global model had before."""
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
@@ -96,13 +94,15 @@ class Host:
         """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
         self.eval_batches = eval_batches(len(task.test), experiment.evaluate.batch_size)
 
-    def train(self, params: torch.Tensor, assignment: Assignment) -> torch.Tensor:
+    def train(self, params: torch.Tensor, assignment: Assignment) -> tuple[torch.Tensor, np.ndarray]:
         """Train this rank's blocks from the global model [P + B]. Returns its partial sum of updates and counters
-        `TRAINING`, int64 [P + B + T], which the next round overwrites."""
+        `TRAINING`, int64 [P + B + T], which the next round overwrites, and the integers of the model's buffers, [I]
+        int64: the largest that a site of this rank has after training, or the global model had before."""
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
         tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
-        integers = params[len(params) - self.num_integers :].clone()
+        last = slice(len(params) - self.num_integers, None)
+        integers = params[last]
         self.meter.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
@@ -125,17 +125,16 @@ class Host:
                     else:
                         norms[position] = norm
                         if self.num_integers:
-                            integers = integers.maximum((params + update.delta)[-self.num_integers :])
+                            integers = integers.maximum(params[last] + update.delta[last])
                         for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
             # a GPU is waited for once, not once a site
             tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
-        self.integers = integers.long().cpu().numpy()
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         self.meter.lap("train")
-        return self.partial.vector
+        return self.partial.vector, integers.long().cpu().numpy()
 
     def _add(self, site: int, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
         """Add the update of a site, compressed as it arrives, to the partial sum. Returns its Euclidean norm, a scalar
@@ -146,7 +145,8 @@ class Host:
         arriving, magnitude = update.delta, update.magnitude
         if not compression.lossless:
             sent = compression.send(arriving[: self.num_params], self.seed, round, site, residual)
-            arriving, magnitude = torch.cat([sent, arriving[self.num_params :]]), None
+            arriving = torch.cat([sent, arriving[self.num_params :]]) if self.num_buffers else sent
+            magnitude = None
         if not self.partial.add(arriving, weight, magnitude):
             return None
         return torch.linalg.vector_norm(arriving[: self.num_params])
@@ -214,14 +214,14 @@ def _check_shapes(host: Host, model: Model, place: object) -> None:
 
 
 def server_step(
-    host: Host, params: torch.Tensor, assignment: Assignment, total: torch.Tensor
+    host: Host, params: torch.Tensor, assignment: Assignment, total: torch.Tensor, integers: np.ndarray
 ) -> tuple[torch.Tensor, float]:
     """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P + B], and
     the Euclidean norm of the mean update, from the sum over all ranks [P + B + T]. Model and optimiser stay unchanged,
     and the norm is 0, if no update arrived.
 
     Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j. Buffers
-    become the mean of those of the sites, whatever the server optimiser; integers the largest (`host.integers`).
+    become the mean of those of the sites, whatever the server optimiser; the integers among them are `integers` [I].
     """
     tail = total[len(params) :].cpu().numpy()
     tally = Tally(TRAINING, len(assignment.cohort), host.ranks.size, tail)
@@ -238,5 +238,5 @@ def server_step(
     if not host.num_buffers:
         return stepped, norm
     buffers = (params.double() + update)[host.num_params :].float()
-    integers = torch.from_numpy(host.integers).to(buffers)
-    return torch.cat([stepped, buffers[: len(buffers) - len(integers)], integers]), norm
+    means = buffers[: len(buffers) - len(integers)]
+    return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), norm

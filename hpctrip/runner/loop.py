@@ -71,13 +71,13 @@ def train_round(
 
     def step(total: torch.Tensor) -> torch.Tensor:
         nonlocal mean_update_norm
-        stepped, mean_update_norm = server_step(host, params, assignment, total)
+        stepped, mean_update_norm = server_step(host, params, assignment, total, integers)
         return stepped
 
-    hosted = host.train(params, assignment)  # 2. my blocks of sites, on my device
+    hosted, integers = host.train(params, assignment)  # 2. my blocks of sites, on my device
     with host.wall.phase("exchange", assignment.round):
         if host.num_integers:
-            host.integers = ranks.largest(host.integers)
+            integers = ranks.largest(integers)
         # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
         new_params, tail = ranks.combine(hosted, len(params), step)
     with host.wall.phase("evaluate", assignment.round):

@@ -150,10 +150,10 @@ class Executor:
             return
         gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server, too, when it imports torch
-        job_start = {
-            JOB_START: os.environ.get(JOB_START) or f"{start_time():.3f}"
-        }  # this study's, for all runs
-        environment = dict(os.environ) | job_start | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        environment[JOB_START] = (
+            os.environ.get(JOB_START) or f"{start_time():.3f}"
+        )  # the study's, for all runs
         arguments = ["run", str(input_file), "--out", str(self.runs.results(entry.identity)), "--resume"]
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload(_PRELOADED)

@@ -123,7 +123,7 @@ def descended(*lines, rounds=400):
     host, params = aggregator.host, torch.ones(3)
     for number in range(rounds):
         _, assignment = aggregator.begin(State(round=number))
-        params = server_step(host, params, assignment, host.train(params, assignment))[0]
+        params = server_step(host, params, assignment, *host.train(params, assignment))[0]
     return float(torch.linalg.vector_norm(params))
 
 

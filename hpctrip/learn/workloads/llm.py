@@ -198,7 +198,7 @@ class Llm(PreparedWorkload):
 
 
 def _tiny_base(blocks_folder: Path, num_steps: int) -> Path:
-    """The folder of `tiny`'s weights after so many steps on the blocks of the base."""
+    """The folder of `tiny`'s weights, pretrained for `num_steps` steps on the blocks of the base."""
     from hpctrip.learn.models import causal
 
     settings = causal.tiny_settings() | {"steps": num_steps}
