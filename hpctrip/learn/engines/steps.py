@@ -137,11 +137,15 @@ class Engine:
             torch.autograd.grad(loss, weights)
         except Exception as error:  # whatever a model's own code or its kernels raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(
-                place,
-                f"gave a model that the {self.name} engine cannot train on a batch of {smallest} ({reason})",
-                "change the model or train.batch_size, or try another engine.name or engine.deterministic",
-            ) from None
+            hint = "change the model or train.batch_size"
+            if self.name != "sequential":
+                hint += ', or set engine.name = "sequential"'
+            if "deterministic" in reason:
+                hint += ", or set engine.deterministic = false"
+            problem = (
+                f"gave a model that the {self.name} engine cannot train on a batch of {smallest} ({reason})"
+            )
+            raise InputError(place, problem, hint) from None
 
     def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """The loss of a batch, prepared inputs [B, ...] and labels [B, ...], and the weights that it depends on."""
