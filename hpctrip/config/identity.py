@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic.fields import FieldInfo
 
 from hpctrip.base.io import digest
-from hpctrip.config.component import Component, registry_of, walk
+from hpctrip.config.component import Component, walk
 
 _T = TypeVar("_T")
 _NEUTRAL = "changes no result"
@@ -30,6 +30,15 @@ _UNLEARNED = "no training sees it"
 NotInTraining = Annotated[_T, _UNLEARNED]
 """Type of a field that affects which sites train, when, for how long, or how often models are evaluated, but not the
 outcome of training for the sites that are chosen."""
+
+_ADDED = "added later"
+Added = Annotated[_T, _ADDED]
+"""Type of a field that hpctrip did not have when runs with this `VERSION` of identities were first stored, and whose
+default changes no result: it is part of an identity only where it has another value."""
+
+VERSION = 2
+"""Version of the recipe of identities. Runs stored under another version are not recognised. 1: only keys that differed
+from their defaults were hashed, so that a changed default went unnoticed."""
 
 Flat = Mapping[str, Any]
 """An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""
@@ -68,25 +77,13 @@ def _marked(component: Component, marks: set[str]) -> list[str]:
     return keys
 
 
-def chosen(component: Component, prefix: str = "", default: object = None) -> dict[str, Any]:
-    """{dotted key: value} of the keys that differ from their defaults, kinds included: a key that is added to hpctrip
-    later does not change the identity of an input that does not name it.
-
-    `default`: the component used where the whole table is absent; None: the defaults of its class.
-    """
-    keys: dict[str, Any] = {}
-    for name, field in type(component).model_fields.items():
-        value = getattr(component, name)
-        registry = registry_of(field)
-        same_class = type(default) is type(component)
-        usual = getattr(default, name) if same_class else field.get_default(call_default_factory=True)
-        if registry and value.kind != registry.default:
-            keys[f"{prefix}{name}.kind"] = value.kind
-        if isinstance(value, Component):
-            keys |= chosen(value, f"{prefix}{name}.", usual)
-        elif value != usual:
-            keys[prefix + name] = value
-    return keys
+def added_keys(component: Component) -> list[str]:
+    """The dotted keys and whole tables of an input that are `Added` and have their default value."""
+    return [
+        key
+        for key, field, value in walk(component)
+        if _ADDED in field.metadata and value == field.get_default(call_default_factory=True)
+    ]
 
 
 def raised_rules(component: Component) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import beside
 from hpctrip.base.text import shown as shown_value
-from hpctrip.config.identity import chosen, flat, identity, neutral_keys, raised_rules, without
+from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import PLUGINS, NamedFiles, Source
@@ -33,7 +33,7 @@ from hpctrip.studies.file import MOST_RUNS, Axis, StudyFile
 RULES = 1
 """Version of the rules that turn an input into results. Raise it when all inputs give other numbers than before; all
 earlier runs become stale. If only the inputs of one component do, raise the `rules` of that component. A new key needs
-neither if its default keeps the results."""
+neither if it is declared `Added`."""
 _MOST_FAULTS = 5
 """Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
 
@@ -52,7 +52,7 @@ class Entry:
     sources: tuple[Source, ...]
     """Digests of the files that its input names, and of its plug-ins."""
     identity: str
-    """Digest of the chosen settings and the sources."""
+    """Digest of the settings, the sources and the rules."""
 
     @property
     def seed(self) -> int:
@@ -63,6 +63,12 @@ class Entry:
     def variant(self) -> str:
         """Name of its configuration, shared by all its seeds."""
         return ", ".join(label for _, label in self.choices) or self.run_input.experiment.label or "run"
+
+    @property
+    def rules(self) -> str:
+        """Versions of the rules by which it is computed: that of hpctrip, and those of its tables above 1."""
+        raised = raised_rules(self.run_input.experiment)
+        return ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())])
 
     @property
     def name(self) -> str:
@@ -204,21 +210,21 @@ class _Reader:
 def run_identity(
     run_input: Input, source: Callable[[NamedFiles], Source]
 ) -> tuple[Tables, tuple[Source, ...], str]:
-    """(settings, sources, identity) of a run. The identity is the hash of the keys that differ from their defaults and
-    can change a result, of the contents (not the paths) of all files and plug-ins, and of the versions of the rules by
-    which hpctrip and its components compute. `source` gives a file with its digest."""
+    """(settings, sources, identity) of a run. The identity is the hash of all settings in force that can change a
+    result, defaults included, of the contents (not the paths) of all files and plug-ins, and of the versions of the
+    rules by which hpctrip and its components compute. `source` gives a file with its digest."""
     sources = [plugin.source for plugin in run_input.extensions.plugins]
     sources += map(source, files_of_input(run_input))
     experiment = run_input.experiment
     settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
     settings = without(settings, [source.key for source in sources])
-    chosen_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
+    hashed = without(settings, added_keys(experiment)) | {"version": VERSION}
     besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
     if raised := raised_rules(experiment):
         besides["raised rules"] = raised
     if packages := sorted(map(str, run_input.extensions.packages)):
         besides["packages"] = packages
-    return settings, tuple(sources), identity(chosen_keys | besides)
+    return settings, tuple(sources), identity(hashed | besides)
 
 
 def _executed(*paths: str) -> Extensions:

@@ -15,7 +15,7 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable, shown
-from hpctrip.config.identity import neutral_keys
+from hpctrip.config.identity import VERSION, neutral_keys
 from hpctrip.config.inputs import Tables, resolved
 from hpctrip.record import schema
 from hpctrip.record.merge import csv_bytes
@@ -41,13 +41,13 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
     rows.require("identity", "status", "accuracy", *ROW_COLUMNS)
     identities, all_curves = np.array(curves.column("identity")), curve_of(curves)
     grid = {entry.identity: entry for entry in entries}
-    imported, others, without_curve = 0, 0, 0
+    imported, without_curve, others = 0, 0, []
     for number, identity in enumerate(rows.columns["identity"]):
         if rows.columns["status"][number] != "finished":
             continue
         curve = all_curves[identities == identity]
         if identity not in grid:
-            others += 1
+            others.append(number)
         elif curve.empty:
             without_curve += 1
         else:
@@ -61,15 +61,29 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
             replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
             imported += 1
     if not imported and not without_curve:
-        problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
+        problem = (
+            f"none of its {len(others)} finished rows is a run of this study: {_why(rows, others, entries)}"
+        )
         raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
     report = f"{ledger}: {imported} finished runs taken up"
     if others:
-        report += f"; {others} rows of other inputs were left out"
+        report += f"; {len(others)} rows were left out: {_why(rows, others, entries)}"
     if without_curve:
         hint = "start the study once more where they were made, which writes it"
         report += f"; {without_curve} have no curve yet: {hint}"
     return report
+
+
+def _why(rows: Table, others: Sequence[int], entries: Sequence[Entry]) -> str:
+    """Why the rows of a ledger with these numbers, which must not be empty, are no runs of a grid."""
+    rules = {entry.name: {"identity_version": str(VERSION), "rules": entry.rules} for entry in entries}
+    for number in others:
+        name = rows.columns.get("run", {number: ""})[number]
+        for column, now in rules.get(name, {}).items():
+            was = rows.columns[column][number] if column in rows.columns else ""
+            if was != now:
+                return f"{column} of {printable(name)} is {shown(was or 'absent')}, now {now}"
+    return "input, data or code differ"
 
 
 def _number(value: float) -> str:

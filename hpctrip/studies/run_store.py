@@ -22,7 +22,7 @@ import tomli_w
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import check_folder, read_file, remove_file, replace_file
 from hpctrip.base.text import printable
-from hpctrip.config.identity import chosen, differing
+from hpctrip.config.identity import added_keys, differing, without
 from hpctrip.config.inputs import Tables
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.config.sources import differing as differing_sources
@@ -195,15 +195,12 @@ def _text(path: Path) -> str:
 def differences(run: Run, entry: Entry) -> str:
     """Comma-separated names of the keys, files and plug-ins in which a results file differs from the run, or empty.
 
-    A key that the file lacks was added to hpctrip later. It counts as equal if the input of the run leaves it at its
-    default.
+    A key that is `Added`, at its default in the run, may be absent from the file, which can be older than the key.
     """
     named = [source.key for source in entry.sources]
     recorded = {key: value for key, value in run.settings.items() if key not in named}
-    keys = differing([recorded, entry.settings])
-    if keys:
-        set_keys = chosen(entry.run_input.experiment)
-        keys = [key for key in keys if key in recorded or key in set_keys]
+    required = without(entry.settings, added_keys(entry.run_input.experiment))
+    keys = [key for key in differing([recorded, entry.settings]) if key in recorded or key in required]
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [

@@ -20,6 +20,7 @@ import pandas as pd
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import append_to, check_folder, replace_file
+from hpctrip.config.identity import VERSION
 from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
@@ -170,6 +171,8 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
         "wall_s": results["wall_s"],
         "synthetic": results["synthetic"],
         "made_with": results["made_with"],
+        "identity_version": VERSION,
+        "rules": entry.rules,
         "reason": line.reason,
         "file": str(line.file.relative_to(folder)) if line.file else "",
         "earlier": line.earlier,

@@ -17,13 +17,12 @@ import pandas as pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import Estimate, Times, compare
 from hpctrip.base.text import markdown_table
-from hpctrip.config.identity import flat, raised_rules
+from hpctrip.config.identity import flat
 from hpctrip.config.inputs import resolved
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.common.plot import aligned
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
-from hpctrip.studies.grid import RULES
 from hpctrip.studies.imported import CURVE_COLUMNS
 from hpctrip.studies.run_store import RunState
 
@@ -95,7 +94,7 @@ def _made_with(run: Run) -> str:
 
 def _row(line: RunState) -> dict[str, Any]:
     entry, experiment = line.entry, line.entry.run_input.experiment
-    target, raised = experiment.stop.target_accuracy, raised_rules(experiment)
+    target = experiment.stop.target_accuracy
     return {
         "run": entry.name,
         "variant": entry.variant,
@@ -107,7 +106,7 @@ def _row(line: RunState) -> dict[str, Any]:
         "reason": line.reason,
         "target_accuracy": math.nan if target is None else target,
         **results_of(line.run),
-        "rules": ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())]),
+        "rules": entry.rules,
         "sources": "; ".join(f"{source.key} {source.digest}" for source in entry.sources),
         **{f"input.{key}": _text(value) for key, value in flat(resolved(experiment)).items()},
     }

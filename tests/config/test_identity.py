@@ -6,7 +6,16 @@ import pytest
 from pydantic import Field
 
 from hpctrip.config.component import Component, Registry
-from hpctrip.config.identity import NotInResult, chosen, differing, flat, identity, neutral_keys, without
+from hpctrip.config.identity import (
+    Added,
+    NotInResult,
+    added_keys,
+    differing,
+    flat,
+    identity,
+    neutral_keys,
+    without,
+)
 
 TOYS = Registry("toy", default="ball")
 
@@ -39,29 +48,27 @@ def test_neutral_keys_are_found_in_nested_tables_and_those_that_a_kind_chooses()
     assert neutral_keys(Box.model_validate({})) == ["name", "toy.maker", "paper"]
 
 
-class Shelf(Component):
-    box: Box = Box(size=5.0)
-    books: int = 0
+class Lid(Component):
+    closed: bool = False
+
+
+class Chest(Component):
+    size: float = 2.0
+    lock: Added[str] = "none"
+    lid: Added[Lid] = Lid()
 
 
 @pytest.mark.parametrize(
     ("tables", "keys"),
     [
-        ({}, {}),
-        ({"toy": {"kind": "ball", "radius": 1.0}, "size": 2.0}, {}),
-        ({"toy": {"radius": 4}}, {"toy.radius": 4.0}),
-        ({"toy": {"kind": "kite"}}, {"toy.kind": "kite"}),
-        ({"toy": {"kind": "kite", "length": 5}}, {"toy.kind": "kite", "toy.length": 5.0}),
-        ({"toy": {"kind": "kite"}, "size": 1}, {"toy.kind": "kite", "size": 1.0}),
+        ({}, ["lock", "lid"]),
+        ({"lock": "none", "lid": {"closed": False}}, ["lock", "lid"]),
+        ({"size": 1.0, "lid": {"closed": True}}, ["lock"]),
+        ({"lock": "iron"}, ["lid"]),
     ],
 )
-def test_chosen_keys_are_those_with_another_value_than_the_default(tables, keys):
-    assert chosen(Box.model_validate(tables)) == keys
-
-
-def test_a_table_has_the_defaults_of_where_it_stands():
-    assert chosen(Shelf.model_validate({"box": {"size": 5.0}})) == {}
-    assert chosen(Shelf.model_validate({"box": {"size": 2.0}, "books": 1})) == {"box.size": 2.0, "books": 1}
+def test_added_keys_are_left_out_of_an_identity_only_at_their_defaults(tables, keys):
+    assert added_keys(Chest.model_validate(tables)) == keys
 
 
 def test_an_input_without_its_neutral_keys_keeps_what_only_begins_like_one():

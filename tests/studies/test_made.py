@@ -11,12 +11,16 @@ import pandas as pd
 import pytest
 from small_study import STUDY, ledger_of
 
+from hpctrip.base.csv import read_table
+from hpctrip.config.inputs import deep, resolved
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
+from hpctrip.studies import grid, run_store
 from hpctrip.studies.run_store import RunStore, differences
 from hpctrip.studies.studies import read_studies
 
+ROOT = Path(__file__).parents[2]
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
 
 
@@ -240,6 +244,28 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
     )
 
 
+@pytest.mark.parametrize(("column", "value"), [("rules", "1, train 2"), ("identity_version", "1")])
+def test_rows_made_under_other_rules_are_left_out_and_the_report_names_them(copied, study, column, value):
+    path = copied / "out/two/ledger.csv"
+    ledger = pd.read_csv(path, dtype=str)
+    ledger.loc[1:, column] = value
+    ledger.loc[1:, "identity"] = "0" * 32  # which contains them
+    ledger.to_csv(path, index=False)
+    imported = study(copied, "--import", path, "--list")
+    assert (
+        f"1 finished runs taken up; 3 rows were left out: {column} of {NAMES[1]} is '{value}'" in imported.out
+    )
+
+
+def test_the_rows_that_docs_quote_are_runs_of_their_study():
+    """Fails where an identity changes by mistake: declare a new key `Added`, and raise `rules` where results change."""
+    quoted = read_table(ROOT / "docs/results/league/ablation.csv")
+    read = read_studies(str(ROOT / "inputs/studies/ablation.toml"), Path("results"), ["seed=0"])[0]
+    identities = {entry.name: entry.identity for entry in read.entries}
+    rows = dict(zip(quoted.columns["run"], quoted.columns["identity"], strict=True))
+    assert len(rows) == 35 and {name: identities.get(name) for name in rows} == rows
+
+
 def test_a_row_whose_accuracy_was_edited_is_refused(copied, study):
     path = copied / "out/two/ledger.csv"
     pd.read_csv(path).assign(accuracy=0.9).to_csv(path, index=False)
@@ -270,14 +296,20 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
     assert "is of another input (policy.k); remove it, and the run is made again" in listed.out
 
 
-def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
+def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made, monkeypatch):
     entry = read_studies(str(made.folder / "study.toml"), made.folder / "out")[0].entries[0]
     run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
     older = replace(run, input=copy.deepcopy(run.input))
     del older.input["network"]["far_distance_m"]
+    assert differences(run, entry) == "" and differences(older, entry) == "network.far_distance_m"
+    monkeypatch.setattr(run_store, "added_keys", lambda experiment: ["network.far_distance_m"])
     assert differences(run, entry) == "" and differences(older, entry) == ""
-    del older.input["policy"]["k"]  # the study sets it
-    assert differences(older, entry) == "policy.k"
+
+
+def test_a_default_that_changes_makes_the_runs_under_it_stale(copied, study, monkeypatch):
+    as_another_default = {"profiler": {"interval_s": 5.0}}  # a key that the study does not set
+    monkeypatch.setattr(grid, "resolved", lambda table: deep(resolved(table), as_another_default))
+    assert set(statuses(study(copied, "--list")).values()) == {"stale"}
 
 
 def test_runs_of_a_policy_whose_rules_have_been_raised_since_are_stale(copied, study, monkeypatch):
