@@ -1,4 +1,5 @@
-"""Make the power files of two variants of Fig. 12 from public data: `python postprocess/power_cells.py POWERDATA CARBON TO`.
+"""Make the power files of two variants of Fig. 12 from public data:
+`python postprocess/power_cells.py POWERDATA CARBON TO`.
 
 POWERDATA is a folder with `cella_pdu8.csv.gz` and `cella_pdu6_pdu7_15min_measured_production.csv.gz` of Google's
 PowerData2019, CARBON one with hourly files of Electricity Maps (`*_2022_hourly.csv.gz`).
@@ -7,7 +8,7 @@ PowerData2019, CARBON one with hourly files of Electricity Maps (`*_2022_hourly.
   in the data. That of pdu8, of which only measured utilisation is at hand, is its measured one less the mean difference
   of the other two at the same time.
 * TO/renewable/cell_grids.csv: one power domain per electricity grid, whose spare power is the renewable share of the
-  grid's generation in that hour. No data centre was measured: it is a cell with strongly varying, weakly correlated power.
+  grid's generation in that hour: a cell with strongly varying, weakly correlated power. No data centre was measured.
 """
 
 from __future__ import annotations
