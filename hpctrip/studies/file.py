@@ -16,7 +16,16 @@ from hpctrip.config.inputs import Tables
 MOST_RUNS = 10_000
 """Maximum number of runs of one grid."""
 COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
-LAST_COLUMNS = ("synthetic", "made_with", "identity_version", "rules", "reason", "file", "earlier")
+LAST_COLUMNS = (
+    "target_accuracy",
+    "synthetic",
+    "made_with",
+    "identity_version",
+    "rules",
+    "reason",
+    "file",
+    "earlier",
+)
 """Columns of the ledger. The axes are further columns after the seed, so no axis may have one of these names."""
 
 

@@ -169,6 +169,7 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
         "accuracy": results["best_accuracy"],
         "digest": results["params_digest"],
         "wall_s": results["wall_s"],
+        "target_accuracy": entry.run_input.experiment.stop.target_accuracy,
         "synthetic": results["synthetic"],
         "made_with": results["made_with"],
         "identity_version": VERSION,

@@ -107,6 +107,8 @@ class Claim:
     arguments: tuple[Any, ...] = ()
     paper: str = ""
     """The paper's number; empty if it gives none."""
+    caveat: str = ""
+    """Why the claim says less than it seems to; it is not counted with the others then. Empty: it counts."""
 
     def finding(self, evidence: Evidence) -> Finding:
         """Check the claim; the verdict is NOT_RUN if the runs it needs do not exist."""

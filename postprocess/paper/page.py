@@ -14,12 +14,23 @@ from paper.studies import Study
 Findings = Sequence[tuple[Claim, Finding]]
 """Claims in the paper's order, each with its finding."""
 
-HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
+HEAD = (
+    "figure",
+    "claim",
+    "paper",
+    "ours (95 % interval)",
+    "ordering",
+    "magnitude",
+    "seeds",
+    "study",
+    "caveat",
+)
 METHOD = (
     "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
     "undecided at this number of seeds. Ratios are geometric means, paired by seed. Where seeds did not reach the "
     "target, the ratio is a bound and has no interval: a sign test over the seeds decides, in one direction only. "
-    "Intervals are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
+    "Intervals are not corrected for the number of claims: of forty that are not true, one may be met by chance. A "
+    "claim with a caveat says less than it seems to, and is not counted with the others."
 )
 PICTURES = "claims"
 """Name of the folder of pictures, beside the page."""
@@ -45,6 +56,11 @@ MOST_VALUES = 3
 """Maximum number of values of a constant within a study that the page lists one by one."""
 
 
+def marked(name: str, text: str) -> str:
+    """Text between marks by which `postprocess/audit.py` finds it."""
+    return f"<!--={name}-->{text}<!--/-->"
+
+
 def check_claims(studies: Sequence[Study]) -> Findings:
     """Check all claims. Raises InputError if none is about any of the studies."""
     claimed = sorted({claim.study for claim in CLAIMS})
@@ -56,10 +72,10 @@ def check_claims(studies: Sequence[Study]) -> Findings:
 
 
 def summary(findings: Findings) -> str:
-    """Number of claims by verdict, as text."""
-    counts = Counter(finding.ordering for _, finding in findings)
+    """Number of claims without a caveat by verdict, as text, and that of the others."""
+    counts = Counter(finding.ordering for claim, finding in findings if not claim.caveat)
     text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    return f"{len(findings)} claims: {text}"
+    return f"{counts.total()} claims: {text}; and {len(findings) - counts.total()} with a caveat"
 
 
 def lines_of(findings: Findings) -> list[str]:
@@ -68,7 +84,7 @@ def lines_of(findings: Findings) -> list[str]:
     for claim, finding in findings:
         paper = f" (paper: {claim.paper})" if claim.paper else ""
         lines += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
-        lines += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
+        lines += [f"{'':11}{text}" for text in (finding.magnitude, claim.caveat) if text]
     return [*lines, summary(findings)]
 
 
@@ -76,21 +92,26 @@ def rows_of(findings: Findings) -> list[dict[str, str | int]]:
     """One row per claim, {column of `HEAD` without its unit: value}."""
     names = [name.partition(" (")[0] for name in HEAD]
     cells = (
-        (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, f.num_seeds, c.study)
+        (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, f.num_seeds, c.study, c.caveat)
         for c, f in findings
     )
     return [dict(zip(names, row, strict=True)) for row in cells]
 
 
+def table(findings: Findings) -> str:
+    """The findings as a table in Markdown."""
+    return markdown_table(HEAD, [[str(cell or "") for cell in row.values()] for row in rows_of(findings)])
+
+
 def markdown(findings: Findings, studies: Sequence[Study], command: str, preface: str = "") -> str:
     """The page, with links to the studies' pictures. `command` repeats it; `preface` is put below the title."""
-    rows = [[str(cell or "") for cell in row.values()] for row in rows_of(findings)]
     constants = {study.name: _constants(study) for study in studies}
     known = [of_study.items() for of_study in constants.values() if of_study]
     shared = dict(known[0]) if known else {}
     shared = {key: value for key, value in shared.items() if all((key, value) in each for each in known)}
     lines = ["# The paper's claims, checked", "", *([preface, ""] if preface else [])]
-    lines += ["## Claim by claim", "", f"{summary(findings)}. {METHOD}", "", markdown_table(HEAD, rows)]
+    counted = marked("summary", summary(findings))
+    lines += ["## Claim by claim", "", f"{counted}. {METHOD}", "", marked("table", f"\n{table(findings)}\n")]
     lines += ["", "## What was run", ""]
     lines += [f"* in all studies: {_settings(shared)}"] if shared else []
     lines += [f"* repeat this page: {command}"]

@@ -20,6 +20,7 @@ from paper.checks import takes
 from paper.claim import Claim, Variants, Verdict
 from paper.claims import CLAIMS
 from paper.studies import Study
+from paper.sweep_checks import faster_than_best_static
 
 LOOK = {
     Verdict.MET: (style.SKY, "+"),
@@ -31,8 +32,10 @@ LOOK = {
 
 
 def claims_of(study: str) -> list[Claim]:
-    """Claims about a study, except for those about a magnitude alone. Raises InputError if there are none."""
-    claims = [claim for claim in CLAIMS if claim.study == study and claim.check is not takes]
+    """Claims about a study, except for those about a magnitude alone, and those that need another study as well. Raises
+    InputError if there are none."""
+    others = takes, faster_than_best_static
+    claims = [claim for claim in CLAIMS if claim.study == study and claim.check not in others]
     if not claims:
         known = {claim.study for claim in CLAIMS}
         raise InputError(f"--of {study}", "no claim is about it", unknown_name(study, known))

@@ -11,10 +11,13 @@ import pandas as pd
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
+from hpctrip.config.identity import VERSION
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import curve_of, run_of_curve
 
 FINISHED = "finished"
+POWER = ("production", "renewable")
+"""Names of overlays (inputs/real) that give the sites other power than the study's own."""
 _SETTING = "input."
 
 
@@ -34,8 +37,9 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Name of the study."""
-        return self.text("study")
+        """Name of the study, followed by the power that was laid over it: fig12, fig12_production."""
+        power = [Path(file).stem for file in self.text("overlays").split(", ") if Path(file).stem in POWER]
+        return "_".join([self.text("study"), *power])
 
     @property
     def variants(self) -> dict[str, list[Run]]:
@@ -78,29 +82,55 @@ def _study_folders(path: Path) -> Iterator[Path]:
 def read_study(folder: Path) -> Study:
     """The study in a folder. Raises InputError if its tables cannot be read."""
     table, curves = read_table(folder / "runs.csv"), read_table(folder / "curves.csv")
-    curve, curve_identities = curve_of(curves), np.array(curves.column("identity"))
     all_sites = read_table(folder / "sites.csv")
     sites = pd.DataFrame({name: all_sites.numbers(name, may_lack=True) for name in [*all_sites.columns][1:]})
     site_of = np.array(all_sites.column("identity"))
-    targets, times_s = (
-        table.numbers(name, may_lack=True) for name in ("target_accuracy", "time_to_accuracy_s")
-    )
-    seeds = table.integers("seed")
-    finished = {}
-    for row, (identity, status) in enumerate(
-        zip(table.column("identity"), table.column("status"), strict=True)
-    ):
-        if status == FINISHED:
+    columns = "variant", "target_accuracy", "time_to_accuracy_s"
+    finished = {
+        row: replace(run, sites=sites[site_of == table.columns["identity"][row]])
+        for row, run in _finished(table, curves, *columns).items()
+    }
+    return Study(folder, table, finished)
+
+
+def read_kept(folder: Path) -> dict[str, dict[str, list[Run]]]:
+    """{study: {variant: its finished runs}} of the ledgers NAME.csv with curves NAME_curves.csv in a folder. Sites are
+    known where NAME_sites.csv has those of a run."""
+    evidence = {}
+    for curves in sorted(folder.glob("*_curves.csv")):
+        name = curves.name.removesuffix("_curves.csv")
+        table = read_table(folder / f"{name}.csv")
+        finished = _finished(table, read_table(curves), "run", "target_accuracy", "clock_s")
+        if (sites := folder / f"{name}_sites.csv").exists():
+            columns = read_table(sites)
+            sites_of_all = pd.DataFrame({key: columns.numbers(key) for key in columns.columns})
+            finished = {row: replace(run, sites=sites_of_all) for row, run in finished.items()}
+        variants: dict[str, list[Run]] = {}
+        for row, run in finished.items():
+            label = table.columns["run"][row].rpartition(", seed ")[0]
+            variants.setdefault(label, []).append(replace(run, path=folder / f"{name}.csv"))
+        evidence[name] = variants
+    return evidence
+
+
+def _finished(table: Table, curves: Table, label: str, target: str, time: str) -> dict[int, Run]:
+    """{row: run} of the finished runs of a table, the names of whose columns are given, with their curves. Rows that
+    earlier rules made are left out."""
+    curve, curve_identities = curve_of(curves), np.array(curves.column("identity"))
+    targets, times_s = (table.numbers(name, may_lack=True) for name in (target, time))
+    seeds, finished = table.integers("seed"), {}
+    versions = table.columns.get("identity_version", [str(VERSION)] * len(seeds))
+    for row, status in enumerate(table.column("status")):
+        if status == FINISHED and versions[row] == str(VERSION):
+            synthetic = table.column("synthetic")[row]
             meta = {
                 "seed": int(seeds[row]),
-                "label": table.column("variant")[row],
+                "label": table.column(label)[row],
                 "target_accuracy": float(targets[row]),
                 "time_to_accuracy_s": float(times_s[row]),
-                "synthetic_data": "data" in table.column("synthetic")[row],
-                "synthetic_power": "power" in table.column("synthetic")[row],
+                "synthetic_data": "data" in synthetic,
+                "synthetic_power": "power" in synthetic,
             }
-            run = run_of_curve(
-                folder / "runs.csv", meta, curve[curve_identities == identity].reset_index(drop=True), {}
-            )
-            finished[row] = replace(run, sites=sites[site_of == identity])
-    return Study(folder, table, finished)
+            own = curve[curve_identities == table.columns["identity"][row]].reset_index(drop=True)
+            finished[row] = run_of_curve(Path(table.place), meta, own, {})
+    return finished

@@ -1,0 +1,1 @@
+"""Numbers of the pages of results, each computed from rows in docs/results (see audit.py)."""

@@ -1,0 +1,192 @@
+"""Numbers of the page of the league, from the rows of docs/results/league: one row per run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from paper.studies import read_kept
+
+from hpctrip.base.stats import Estimate, Times, compare
+from hpctrip.base.text import markdown_table
+from hpctrip.figures.common.grouping import times_of
+from hpctrip.figures.league import FIXED, over_scenarios, ratios
+
+PAGES = ("docs/results/league.md",)
+QUOTED_ON = ("README.md",)
+END = "## On a laptop"
+"""What follows has no rows."""
+STATED = frozenset({"95 %", "0.1"})
+BASE, GOODPUT, ADAPTIVE = "PowerTrip", "goodput", "goodput-adaptive"
+FIELD = ("Oort-30", "FedCS-120", "TiFL-20", ADAPTIVE)
+TUNED = "tuned-"
+"""Beginning of the names of the scenarios on which constants of goodput were chosen."""
+
+ByPolicy = dict[str, Times]
+
+
+def by_scenario(results: Path, study: str) -> dict[str, ByPolicy]:
+    """{scenario: {policy: its times}} of a kept ledger."""
+    scenarios: dict[str, ByPolicy] = {}
+    for label, runs in read_kept(results / "league")[study].items():
+        scenario, _, policy = label.partition(", ")
+        scenarios.setdefault(scenario, {})[_name(policy)] = times_of(runs, runs[0].meta["target_accuracy"])
+    return scenarios
+
+
+def _name(policy: str) -> str:
+    """A fixed cohort by its kind and size: first-back k=20."""
+    kind, _, k = policy.rpartition("-")
+    return f"{kind} k={k}" if kind in FIXED else policy
+
+
+def values(results: Path) -> dict[str, str]:
+    """{name: text}."""
+    scenarios = by_scenario(results, "league_real")
+    rows = pd.DataFrame([row for name, each in scenarios.items() for row in ratios(name, each, BASE)])
+    first = {name: _of_seed_0(each) for name, each in scenarios.items()}
+    rows_of_seed_0 = pd.DataFrame([row for name, each in first.items() for row in ratios(name, each, BASE)])
+    goodput = rows[rows["policy"] == GOODPUT].set_index("scenario")
+    tuned = goodput.index.str.startswith(TUNED)
+    parts = {"all thirteen": goodput, "the six tuned": goodput[tuned], "the other seven": goodput[~tuned]}
+    overall = [(name, *_overall(part)) for name, part in parts.items()]
+    texts = {
+        "overall": _table(OVERALL, overall),
+        "scenarios": _table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
+        "field": _table(FIELD_HEAD, [_selector(name, rows_of_seed_0) for name in FIELD]),
+        "constants": _table(CONSTANTS, [_constant(k, first) for k in (20, 35)]),
+        "ablation": _ablation(results, scenarios),
+    }
+    return texts | {
+        "mean": over_scenarios(goodput, "ratio", "is").text(),
+        "median": f"{goodput['ratio'].median():.2f}",
+        "least": f"{goodput['ratio'].min():.2f}",
+        "without least": over_scenarios(goodput.drop(goodput["ratio"].idxmin()), "ratio", "is").text(),
+        "to best fixed": by_world(goodput, "ratio_to_best_fixed", "is_to_best_fixed").text(),
+    }
+
+
+OVERALL = (
+    "scenarios",
+    "time over that of PowerTrip: mean",
+    "median",
+    "worst",
+    "over that of the best fixed cohort: mean (95 %, by world)",
+    "worst",
+)
+SCENARIOS = (
+    "scenario",
+    "PowerTrip, h",
+    "goodput, h",
+    "ratio (95 %)",
+    "best fixed: sites",
+    "h",
+    "goodput to it (95 %)",
+    "adaptive to goodput, seed 0",
+)
+FIELD_HEAD = (
+    "policy",
+    "time over that of PowerTrip (95 %)",
+    "worst scenario",
+    "over that of the best fixed cohort (95 %)",
+    "worst",
+)
+CONSTANTS = ("policy", "scenarios that reached the target", "time over that of PowerTrip (95 %)", "worst")
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return f"\n{markdown_table(head, list(rows))}\n"
+
+
+def _of_seed_0(by_policy: ByPolicy) -> ByPolicy:
+    return {name: times.of_seeds([0]) for name, times in by_policy.items() if 0 in times.seeds}
+
+
+def by_world(rows: pd.DataFrame, ratio: str, how: str) -> Estimate:
+    """Geometric mean of a column of ratios over worlds, with its 95 % interval (Student t over the logarithms of the
+    worlds' own geometric means): scenarios that differ only in their target share one world."""
+    world = rows.index.str.rpartition("-").get_level_values(0)
+    bounds = [rows[how].eq(bound).groupby(world).any() for bound in ("at least", "at most")]
+    return Estimate.geometric_mean(np.exp(np.log(rows[ratio]).groupby(world).mean()), *bounds)
+
+
+def _overall(rows: pd.DataFrame) -> tuple[str, ...]:
+    to_base = over_scenarios(rows, "ratio", "is")
+    to_best = by_world(rows, "ratio_to_best_fixed", "is_to_best_fixed")
+    bound = f"{to_base.bound} ".lstrip()
+    worst = f"{rows['ratio_to_best_fixed'].max():.3f}"
+    mean = f"{bound}{to_base.value:.3f}"
+    median, most = f"{bound}{rows['ratio'].median():.3f}", f"{bound}{rows['ratio'].max():.3f}"
+    return mean, median, most, to_best.text("{:.3f}"), worst
+
+
+def _scenario(name: str, by_policy: ByPolicy, goodput: pd.DataFrame) -> tuple[str, ...]:
+    base, row = by_policy[BASE], goodput.loc[name]
+    late = base.num_seeds - base.num_reached
+    missed = f" ({late} seed{'s' * (late > 1)} not)" if late else ""
+    best = by_policy[row["best_fixed"]]
+    zero = _of_seed_0(by_policy)
+    return (
+        name,
+        f"{base.hours:.2f}{missed}",
+        f"{by_policy[GOODPUT].hours:.2f}",
+        compare(by_policy[GOODPUT], base).text("{:.2f}"),
+        row["best_fixed"].partition("=")[2],
+        f"{best.hours:.2f}",
+        compare(by_policy[GOODPUT], best).text("{:.2f}"),
+        compare(zero[ADAPTIVE], zero[GOODPUT]).text("{:.2f}"),
+    )
+
+
+def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
+    own = rows[rows["policy"] == policy]
+    cells = [policy]
+    for suffix in ("", "_to_best_fixed"):
+        mean = over_scenarios(own, f"ratio{suffix}", f"is{suffix}")
+        worst = own[f"ratio{suffix}"].max()
+        cells += [mean.text("{:.2f}"), f"{mean.bound} {worst:.2f}".strip()]
+    return tuple(cells)
+
+
+def _constant(k: int, scenarios: dict[str, ByPolicy]) -> tuple[str, ...]:
+    """The k sites that are back first, in all scenarios, seed 0."""
+    pairs = [(each[f"first-back k={k}"], each[BASE]) for each in scenarios.values()]
+    ratio = [compare(*pair) for pair in pairs]
+    at_least, at_most = ([estimate.bound == bound for estimate in ratio] for bound in ("at least", "at most"))
+    mean = Estimate.geometric_mean([estimate.value for estimate in ratio], at_least, at_most)
+    reached = sum(own.reached for own, _ in pairs)
+    worst = max(estimate.value for estimate in ratio)
+    return f"first-back, k = {k}", f"{reached} of {len(pairs)}", mean.text("{:.2f}"), f"{worst:.2f}"
+
+
+PARTS = {
+    "no-signal": "without the noise signal (nu stays at 5)",
+    "no-coverage": "without coverage",
+    "no-step-length": "without step length",
+    "no-deadline-search": "without the deadline search (10 sites back first)",
+    "smoothed-forecast": "smoothed forecast",
+    "daily-forecast": "daily forecast",
+    "oracle-forecast": "true power known (oracle)",
+}
+"""{label of the study: words of the page}."""
+
+
+def _ablation(results: Path, league: dict[str, ByPolicy]) -> str:
+    """Hours of seed 0, or the best accuracy where the target was not reached; "=": as goodput."""
+    parts = by_scenario(results, "ablation")
+    names = [*parts]
+    whole = {name: league[name][GOODPUT].of_seeds([0]) for name in names}
+    rows = [("goodput", *(_hours(whole[name]) for name in names))]
+    for label, words in PARTS.items():
+        cells = (_hours(parts[name][label], whole[name]) for name in names)
+        rows.append((words, *cells))
+    rows.append((BASE, *(_hours(league[name][BASE].of_seeds([0])) for name in names)))
+    return _table(("", *names), rows)
+
+
+def _hours(times: Times, whole: Times | None = None) -> str:
+    if whole is not None and times.reached and times.hours == whole.hours:
+        return "="
+    return f"{times.hours:.3f}" if times.reached else f"not: {times.best_accuracy:.1%}"
