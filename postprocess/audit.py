@@ -32,8 +32,8 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`|^ {4}.*$|\]\([^)]*\)", re.DOTALL | re.M
 
 
 def faults(path: Path, text: str, values: dict[str, str], stated: frozenset[str] | None) -> Iterator[str]:
-    """One line per mark whose text differs from its value, and per number outside of marks that is not stated. `stated`:
-    None where a page has other numbers, too."""
+    """One line per mark whose text differs from its value, and per number outside of marks that is not stated.
+    `stated`: None where a page has other numbers, too."""
     for mark in _MARKED.finditer(text):
         name, place = mark["name"], f"{path}, line {text.count(chr(10), 0, mark.start()) + 1}"
         if name not in values:
