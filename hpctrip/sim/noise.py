@@ -24,6 +24,12 @@ SMOOTHING = 0.8
 """Weight of the past in the moving averages: about five rounds count."""
 DEPTH = 64
 """Rounds in the moving averages: SMOOTHING^64 is below 1e-6."""
+INITIAL_NOISE = 5.0
+"""nu before anything is measured."""
+LARGEST_NOISE = 1e6
+"""Beyond it, no cohort but that of all sites has any gain."""
+NOISE_WEIGHT = 0.2
+"""How much the noise of the mean update slows training down; 1: as with the best step length for it."""
 
 
 def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:
@@ -55,3 +61,19 @@ def noise_ratio(rounds: Sequence[tuple[int, float, float, int]], smoothing: floa
     weights = usable[:, 0] * smoothing ** np.arange(len(usable))[::-1]
     signal, noise = weights @ usable[:, 1:]
     return float(noise / signal) if signal > 0 else math.inf
+
+
+def bounded_noise(
+    rounds: Sequence[tuple[int, float, float, int]],
+    smoothing: float = SMOOTHING,
+    initial: float = INITIAL_NOISE,
+) -> float:
+    """nu after `rounds` (`noise_ratio`), from 0 to LARGEST_NOISE; `initial` where nothing is known."""
+    nu = noise_ratio(rounds, smoothing)
+    return initial if math.isnan(nu) else min(max(nu, 0.0), LARGEST_NOISE)
+
+
+def slowdown(worth: np.ndarray, num_sites: int, nu: float, weight: float = NOISE_WEIGHT) -> np.ndarray:
+    """Progress of a round of all N sites over that of one in which as many train as `worth` [m] says, [m]: the form of
+    McCandlish et al. 2018, Eq. 2.6, for draws without replacement."""
+    return 1 + weight * nu * sampling(worth, num_sites) / worth

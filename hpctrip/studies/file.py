@@ -18,6 +18,9 @@ MOST_RUNS = 10_000
 COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
 LAST_COLUMNS = (
     "target_accuracy",
+    "energy_kwh",
+    "carbon_kg",
+    "cost",
     "synthetic",
     "made_with",
     "identity_version",

@@ -15,6 +15,7 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable, shown
+from hpctrip.base.units import J_PER_KWH
 from hpctrip.config.identity import VERSION, neutral_keys
 from hpctrip.config.inputs import Tables, resolved
 from hpctrip.record import schema
@@ -25,6 +26,9 @@ from hpctrip.studies.grid import Entry
 CURVE_COLUMNS = ("round", "clock_s", "accuracy", "num_sites")
 ROW_COLUMNS = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """Columns of a ledger that are imported with a run."""
+TOTALS = {"energy_kwh": ("energy_j", J_PER_KWH), "carbon_kg": ("carbon_g", 1e3), "cost": ("cost", 1.0)}
+"""{column of a ledger, which may be absent: (column of the rounds, its unit in theirs)} of what a whole run draws,
+emits and costs."""
 _AS_WRITTEN = "import both files of one study as they were written"
 """Hint of errors in which a row and its curve do not agree."""
 
@@ -51,7 +55,9 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
         elif curve.empty:
             without_curve += 1
         else:
-            row = {name: rows.columns[name][number] for name in ROW_COLUMNS}
+            row = {
+                name: rows.columns[name][number] for name in (*ROW_COLUMNS, *TOTALS) if name in rows.columns
+            }
             place = f"{ledger}, line {rows.lines[number]}"
             _check(row, curve, grid[identity], place)
             accuracy, best = rows.columns["accuracy"][number], float(curve["accuracy"].max())
@@ -124,6 +130,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
     curve = curve_of(table)
     try:
         row = json.loads(table.comment.removeprefix("#"))
+        totals = {name: float(row.get(name) or "nan") for name in TOTALS}
         row = {name: str(row[name]) for name in ROW_COLUMNS}
         wall_s = float(row["wall_s"] or "nan")
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -147,6 +154,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
         "made_with": printable(row["made_with"]),
         "sources": list(map(str, entry.sources)),
         "wall_s": wall_s,
+        **totals,
     }
     return run_of_curve(path, meta, curve, resolved(experiment), run_input.toml)
 

@@ -26,6 +26,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, StudyFile
 from hpctrip.studies.grid import Entry
+from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 from hpctrip.studies.tables import results_of, write_tables
 
@@ -170,6 +171,7 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
         "digest": results["params_digest"],
         "wall_s": results["wall_s"],
         "target_accuracy": entry.run_input.experiment.stop.target_accuracy,
+        **{name: results[name] for name in TOTALS},
         "synthetic": results["synthetic"],
         "made_with": results["made_with"],
         "identity_version": VERSION,

@@ -23,7 +23,7 @@ from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.common.plot import aligned
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
-from hpctrip.studies.imported import CURVE_COLUMNS
+from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
 from hpctrip.studies.run_store import RunState
 
 
@@ -65,6 +65,7 @@ def results_of(run: Run | None) -> dict[str, Any]:
     """The results of a run as columns of tables; empty or NaN before its first round."""
     results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
     results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
+    results |= dict.fromkeys(TOTALS, math.nan)
     if run is not None and len(run.rounds):
         results = {
             "num_rounds": str(len(run.rounds)),
@@ -73,10 +74,19 @@ def results_of(run: Run | None) -> dict[str, Any]:
             "best_accuracy": float(run.rounds["accuracy"].max()),
             "params_digest": run.meta["params_digest"],
             "wall_s": wall_s(run),
+            **{name: _total(run, name) for name in TOTALS},
             "synthetic": ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"]),
             "made_with": _made_with(run),
         }
     return results
+
+
+def _total(run: Run, name: str) -> float:
+    """One of `TOTALS`: the sum over all rounds; NaN where it is unknown in one of them."""
+    column, unit = TOTALS[name]
+    if column in run.rounds:
+        return float(run.rounds[column].sum(skipna=False)) / unit
+    return float(run.meta.get(name, math.nan))
 
 
 def wall_s(run: Run) -> float:

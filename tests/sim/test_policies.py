@@ -1,5 +1,7 @@
 """All policies: the contract over the registry, then each row of the table, then Algorithm 1."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -220,3 +222,16 @@ def test_a_normaliser_that_does_not_depend_on_k_stalls_far_below_the_papers_coho
     sizes = [final_size("log", seed) for seed in range(10)]
     assert max(sizes) <= 27
     assert np.median([final_size("scaled", seed) for seed in range(10)]) > max(sizes)
+
+
+def test_the_measured_gain_weighs_sites_as_goodput_does(history):
+    """nu = 8 by the last round's 4 sites: the slowdown of k of 10 sites is 1 + 0.2 x 8 (10 - k) / 9 / k."""
+    power, comm_s = np.ones(10), np.arange(1.0, 11.0)
+    sites = SiteView(power, power, comm_s, comm_s, np.ones(10), 1.5e9)
+    (row,) = history((4, 0, None)).rows
+    past = History((replace(row, update_signal=1.0, update_noise=8.0),))
+    policy = PowerTrip(gain="measured")
+    weighed = policy.candidates(np.arange(10), sites, 4, 0.01, past)
+    k = np.arange(1, 11)
+    slower = 1 + 0.2 * 8 * (10 - k) / 9 / k
+    assert weighed.gain == pytest.approx(0.01 * slower[3] / slower)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, config_key
+from hpctrip.sim.noise import bounded_noise, slowdown
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.rounds import Candidates, History
@@ -33,9 +34,10 @@ class DynamicCount(Component):
     """w: how far k may move in one round."""
     patience_rounds: int = Field(3, ge=1)
     """Consecutive votes for fewer sites before the cohort shrinks."""
-    gain: Literal["scaled", "log"] = "scaled"
+    gain: Literal["scaled", "log", "measured"] = "scaled"
     """dA(k). scaled: g (k / k_r) ln(1 + k_r) / ln(1 + k). log: g ln(1 + k) / ln(1 + k_r), whose normaliser does not
-    depend on k: it stalls at 13 to 27 of 100 sites and cannot give Fig. 10."""
+    depend on k: it stalls at 13 to 27 of 100 sites and cannot give Fig. 10. measured, not in the paper: g s(k_r) / s(k)
+    with the slowdown s of k sites that `goodput` expects by the measured noise (sim/noise.py)."""
     trend_rounds: int = Field(5, ge=1)
     """Number of last rounds over which g_r is the mean accuracy gain per round."""
     min_gain: float = Field(1e-4, gt=0)
@@ -68,8 +70,11 @@ class DynamicCount(Component):
         round_s = prefix_round_s(sites, order[: k[-1]], clock)[k - 1]
         if self.gain == "scaled":
             gain = trend * (k / num_sites) * np.log1p(num_sites) / np.log1p(k)
-        else:
+        elif self.gain == "log":
             gain = trend * np.log1p(k) / np.log1p(num_sites)
+        else:
+            slower = slowdown(np.append(k, num_sites), len(sites), bounded_noise(history.estimates()))
+            gain = trend * slower[-1] / slower[:-1]
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
         place = config_key("policy.objective", self.objective)

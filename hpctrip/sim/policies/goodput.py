@@ -10,14 +10,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.sim.noise import SMOOTHING, noise_ratio, sampling
+from hpctrip.sim.noise import INITIAL_NOISE, NOISE_WEIGHT, SMOOTHING, bounded_noise, slowdown
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy, best_first
 from hpctrip.sim.rounds import Candidates, History, LastSeen, RoundRow, Status
 from hpctrip.sim.timing import prefix_mean, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
-
-_LARGEST_NOISE = 1e6
-"""Beyond it, no cohort but that of all sites has any gain."""
 
 
 @POLICIES.add
@@ -36,13 +33,13 @@ class Goodput(Policy):
     kind = "goodput"
     rules = 2
     """2: sites weigh by their work, nu is that of equal work, and a site that would miss the deadline is not asked."""
-    initial_noise: float = Field(5.0, gt=0, le=1e9)
+    initial_noise: float = Field(INITIAL_NOISE, gt=0, le=1e9)
     """nu before anything is measured."""
     measured: bool = True
     """Whether nu is that of the training so far; false: it stays at `initial_noise`."""
     smoothing: float = Field(SMOOTHING, ge=0, le=0.9)
     """Weight of the past in the averages that nu is made of; they reach back 64 rounds."""
-    noise_weight: float = Field(0.2, gt=0, le=1e6)
+    noise_weight: float = Field(NOISE_WEIGHT, gt=0, le=1e6)
     """How much the noise of the mean update slows training down; 1: as with the best step length for it."""
     weigh_work: bool = True
     """Whether l is counted; false: all sites are taken to make steps of one length."""
@@ -72,13 +69,14 @@ class Goodput(Policy):
         each = 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
         worth = np.minimum(np.cumsum(each[order]), num_sites)[k - 1]
         step = self._step(sites.work_s[order])[k - 1]
-        gain = step / (1 + self.noise_weight * self._noise(history) * sampling(worth, num_sites) / worth)
+        gain = step / slowdown(worth, num_sites, self._noise(history), self.noise_weight)
         candidates = Candidates(k, gain, round_s[k - 1], gain / round_s[k - 1])
         return Decision(order[: candidates.vote], candidates, work)
 
     def _noise(self, history: History) -> float:
-        nu = noise_ratio(history.estimates(), self.smoothing) if self.measured else math.nan
-        return self.initial_noise if math.isnan(nu) else min(max(nu, 0.0), _LARGEST_NOISE)
+        if not self.measured:
+            return self.initial_noise
+        return bounded_noise(history.estimates(), self.smoothing, self.initial_noise)
 
     def _step(self, work_s: np.ndarray) -> np.ndarray:
         """l, how long the mean update of the first k sites is over that of all, for every k, [N]."""

@@ -1,0 +1,227 @@
+"""Draw the scenarios of the random league by their numbers, and write its studies.
+
+    python benchmarks/league_random.py plateaus 0..39 --to results/random
+    python -m hpctrip study results/random/plateaus.toml --out results/random
+    python benchmarks/league_random.py league 0..39 --to results/random --seeds 0
+    python -m hpctrip study results/random/league.toml --out results/random
+
+A scenario is a function of its number alone: sites, data, partition, size of updates, compute, clock, power, outages,
+and the share of the plateau that is the target. The plateau is what all sites come to together; the first study
+measures it, and the second takes it from the first one's curves. Scenarios 0 to 39 are for development. Those from 40
+on are not to be run before the selectors that they judge are frozen.
+
+Everything is synthetic. Beside the studies stands `varying.csv`, power traces of a made-up cell of twelve domains whose
+power varies strongly and nearly without correlation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from hpctrip.base.rng import stream
+from hpctrip.studies.file import parse_range
+
+NAME = "random-league"
+SHARES = (0.8, 0.97)
+"""Targets as shares of the plateau."""
+FIXED = (0.04, 0.08, 0.15, 0.25, 0.4, 0.65, 1.0)
+"""The grid of fixed cohorts, as shares of the sites: those that are back first."""
+PLATEAU_ROUNDS, LAST_ROUNDS = 80, 10
+"""Rounds that all sites train for the plateau, and of those the last ones whose mean accuracy it is."""
+MAX_ROUNDS = 160
+POLICIES: dict[str, dict[str, Any]] = {
+    "PowerTrip": {"kind": "powertrip"},
+    "PowerTrip, clock": {"kind": "powertrip", "round_time": "clock"},
+    "PowerTrip, prefix": {"kind": "powertrip", "search": "prefix"},
+    "PowerTrip, clock, prefix": {"kind": "powertrip", "round_time": "clock", "search": "prefix"},
+    "goodput": {"kind": "goodput"},
+}
+"""A fair PowerTrip is the best of its four: the two round times of its count (Eq. 7 at the mean power, or the clock's)
+and the two ways in which the paper's search can be read."""
+
+
+class Draw:
+    """Draws the facts of one scenario, each from a stream of its own."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+    def _stream(self, fact: str) -> np.random.Generator:
+        return stream(self.number, f"{NAME} {fact}")
+
+    def log_uniform(self, fact: str, low: float, high: float) -> float:
+        """Uniform in the logarithm."""
+        return float(np.exp(self._stream(fact).uniform(math.log(low), math.log(high))))
+
+    def choice(self, fact: str, **weights: float) -> str:
+        """One of these names, by weight."""
+        chances = np.array([*weights.values()]) / sum(weights.values())
+        return [*weights][int(self._stream(fact).choice(len(chances), p=chances))]
+
+    def chance(self, fact: str, probability: float) -> bool:
+        """Whether something is the case."""
+        return bool(self._stream(fact).uniform() < probability)
+
+
+def scenario(number: int, folder: Path) -> dict[str, Any]:
+    """The input of a scenario without policy and target. `folder`: that of `varying.csv`."""
+    draw = Draw(number)
+    workload = draw.choice("workload", emnist=4, femnist=2, speech=2, shakespeare=2)
+    tables, samples = _WORKLOADS[workload](draw)
+    compute_s = draw.log_uniform("compute", 3, 120)
+    epochs = tables.get("train", {}).get("local_epochs", 1)
+    clock = draw.choice("clock", **{"straggler": 2, "aggregate-throughput": 1})
+    tables["timing"] = {"clock": clock, "seconds_per_sample": compute_s / (samples * epochs)}
+    tables["network"] = {"update_bytes": draw.log_uniform("update", 1e8, 8e9)}
+    power = draw.choice("power", uniform=2, trace=1, varying=2)
+    tables["power"] = {
+        "uniform": {"kind": "uniform"},
+        "trace": {"kind": "trace"},
+        "varying": {"kind": "trace", "path": str((folder / "varying.csv").resolve())},
+    }[power]
+    if draw.chance("outages", 0.25):
+        tables["faults"] = {"mtbf_s": draw.log_uniform("mtbf", 1800, 36000), "mttr_s": 900.0}
+    return tables
+
+
+def _images(draw: Draw, kind: str) -> tuple[dict[str, Any], int]:
+    """Glyphs: at most 6,000 images in all, so that a round of all sites takes a second of one core."""
+    sites = round(draw.log_uniform("sites", 20, 200))
+    samples = round(min(120.0, draw.log_uniform("samples", 0.5, 1) * 6000 / sites))
+    tables: dict[str, Any] = {
+        "sites": {"num_sites": sites},
+        "workload": {"kind": kind, "train_samples": samples * sites, "test_samples": 1000},
+        "train": {"lr": 0.05},
+    }
+    if kind == "femnist":
+        tables["workload"]["glyphs"] = {"writers": sites, "samples": round(1.3 * samples) + 12}
+    if kind == "femnist" and draw.chance("natural", 0.7):
+        tables["partition"] = {"kind": "natural"}
+    else:
+        balanced = draw.chance("balanced", 0.7)
+        tables["partition"] = {"alpha": draw.log_uniform("alpha", 0.05, 10), "balanced": balanced}
+    return tables, samples
+
+
+def _speech(draw: Draw) -> tuple[dict[str, Any], int]:
+    """Chirps of 20 to 32 speakers, ten words each, twice."""
+    sites = round(draw.log_uniform("sites", 20, 32))
+    return {
+        "sites": {"num_sites": sites},
+        "workload": {"kind": "speech", "chirps": {"num_speakers": math.ceil(1.25 * sites), "repetitions": 2}},
+        "partition": {"kind": "natural"},
+    }, 20
+
+
+def _shakespeare(draw: Draw) -> tuple[dict[str, Any], int]:
+    """Sentences of 20 to 48 roles, some 13 windows each."""
+    sites = round(draw.log_uniform("sites", 20, 48))
+    return {
+        "sites": {"num_sites": sites},
+        "workload": {
+            "kind": "shakespeare",
+            "predict": "every",
+            "sentences": {"roles": sites, "characters": 1600},
+        },
+        "partition": {"kind": "natural"},
+        "train": {"local_epochs": 5, "momentum": 0.9, "batch_size": 4},
+    }, 13
+
+
+_WORKLOADS = {
+    "emnist": lambda draw: _images(draw, "emnist"),
+    "femnist": lambda draw: _images(draw, "femnist"),
+    "speech": _speech,
+    "shakespeare": _shakespeare,
+}
+
+
+def plateaus(numbers: list[int], folder: Path) -> dict[str, Any]:
+    """The study in which all sites train without a target, at full power and without outages."""
+    variants = []
+    for number in numbers:
+        tables = scenario(number, folder) | {"power": {"kind": "constant"}, "policy": {"kind": "all"}}
+        tables.pop("faults", None)
+        stop = {"target_accuracy": "none", "max_rounds": PLATEAU_ROUNDS}
+        variants.append({"label": str(number), **tables, "stop": stop})
+    return {"name": "plateaus", "title": "What all sites come to", "axis": [_axis(variants)], "seeds": [0]}
+
+
+def league(numbers: list[int], seeds: list[int], curves: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    """The study of all policies and the grid of fixed cohorts. `curves`: of the plateaus, with their scenario."""
+    variants = []
+    for number in numbers:
+        last = curves[(curves["scenario"] == number) & (curves["round"] > PLATEAU_ROUNDS - LAST_ROUNDS)]
+        share = SHARES[int(Draw(number).chance("target", 0.5))]
+        stop = {"target_accuracy": round(share * float(last["accuracy"].mean()), 4), "max_rounds": MAX_ROUNDS}
+        tables = scenario(number, folder)
+        sites = tables["sites"]["num_sites"]
+        sizes = sorted({max(2, math.ceil(part * sites)) for part in FIXED})
+        fixed = {f"first-back-{k}": {"kind": "first-back", "k": k} for k in sizes}
+        for label, policy in (POLICIES | fixed).items():
+            variants.append({"label": f"{number}: {label}", **tables, "policy": policy, "stop": stop})
+    return {"name": "league", "title": "The random league", "axis": [_axis(variants)], "seeds": seeds}
+
+
+def _axis(variants: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": "scenario", "variants": variants}
+
+
+def varying() -> pd.DataFrame:
+    """A week of twelve domains every five minutes: spare power moves around a mean of the domain's own, 0.2 to 0.8,
+    with a standard deviation of 0.15 and a correlation time of an hour, each domain by itself."""
+    domains, steps = 12, 7 * 288
+    rng = stream(0, f"{NAME} varying")
+    mean, keep = rng.uniform(0.2, 0.8, domains), math.exp(-5 / 60)
+    noise = rng.normal(size=(steps, domains)) * math.sqrt(1 - keep**2)
+    state, spare = rng.normal(size=domains), np.empty((steps, domains))
+    for step in range(steps):
+        state = keep * state + noise[step]
+        spare[step] = np.clip(mean + 0.15 * state, 0.05, 1.0)
+    times = 600_000_000 + np.arange(steps) * 300_000_000
+    return pd.DataFrame(
+        {
+            "time": np.repeat(times, domains),
+            "cell": "v",
+            "pdu": np.tile([f"pdu{n}" for n in range(domains)], steps),
+            "production_power_util": (1 - spare).round(3).ravel(),
+        }
+    )
+
+
+def curves_of(folder: Path) -> pd.DataFrame:
+    """Accuracy by round of the finished plateaus, with their scenario."""
+    runs = pd.read_csv(folder / "plateaus/runs.csv")[["identity", "variant"]]
+    curves = pd.read_csv(folder / "plateaus/curves.csv").merge(runs, on="identity")
+    return curves.assign(scenario=curves["variant"].astype(int))
+
+
+def main() -> None:
+    """Write a study."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=["plateaus", "league"])
+    parser.add_argument("numbers", type=parse_range, help="i..j")
+    parser.add_argument("--to", type=Path, required=True, help="folder of the studies and their results")
+    parser.add_argument("--seeds", type=parse_range, default=[0], help="i..j")
+    arguments = parser.parse_args()
+    folder: Path = arguments.to
+    folder.mkdir(parents=True, exist_ok=True)
+    varying().to_csv(folder / "varying.csv", index=False)
+    if arguments.study == "plateaus":
+        study = plateaus(arguments.numbers, folder)
+    else:
+        study = league(arguments.numbers, arguments.seeds, curves_of(folder), folder)
+    file = folder / f"{arguments.study}.toml"
+    file.write_text(tomli_w.dumps(study))
+    print(f"{file}: {len(study['axis'][0]['variants'])} variants, {len(study['seeds'])} seeds")
+
+
+if __name__ == "__main__":
+    main()
