@@ -9,9 +9,9 @@ from typing import Any
 
 import h5py
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.errors import Fault
+from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.rows import columns
 from hpctrip.base.units import HOUR_S, J_PER_KWH

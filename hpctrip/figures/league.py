@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 import click
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import TIE, UNKNOWN, Estimate, Times, compare, shared_seeds
 from hpctrip.config.identity import differing, identity, without
 from hpctrip.figures.common import reading, style

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import mean_interval
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import grouping, reading, style

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, on_front
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.figures.common import grouping, reading, style

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import click
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare, in_order, shared_seeds
 from hpctrip.base.text import printable
 from hpctrip.base.units import GB

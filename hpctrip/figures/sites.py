@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
+from hpctrip.base.frames import pd
 from hpctrip.base.text import counted
 from hpctrip.base.units import GB, HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style

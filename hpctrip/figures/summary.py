@@ -10,10 +10,10 @@ from __future__ import annotations
 import textwrap
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import wilson
 from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, MILE_M

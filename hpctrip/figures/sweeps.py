@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import click
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import Times, compare, mean_interval
 from hpctrip.figures import over_time
 from hpctrip.figures.common import grouping, reading, style

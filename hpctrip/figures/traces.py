@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, unknown_name
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from hpctrip.base.frames import pd
 from hpctrip.learn.counters import EVALUATION, TRAINING, vector_size
 from hpctrip.plan.speed import Speed
 from hpctrip.ranks.placement import Assignment

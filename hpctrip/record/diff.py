@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.rows import is_measured
 from hpctrip.base.text import printable
 from hpctrip.config.identity import differing

@@ -10,10 +10,9 @@ from typing import Any
 
 import h5py
 import numpy as np
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import check_suffix, check_writable, refuse_inputs, replace_file
 from hpctrip.base.text import encodable, printable
 from hpctrip.config.identity import differing
@@ -121,7 +120,10 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     spreadsheet would evaluate (they begin with = + - or @ and are no numbers) get a leading apostrophe.
     """
     safe = pd.DataFrame(
-        {name: frame[name] if is_numeric_dtype(frame[name]) else frame[name].map(_cell) for name in frame}
+        {
+            name: frame[name] if pd.api.types.is_numeric_dtype(frame[name]) else frame[name].map(_cell)
+            for name in frame
+        }
     )
     safe.columns = [_cell(name) for name in frame]
     return safe.to_csv(index=False, lineterminator="\n").encode()

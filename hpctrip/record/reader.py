@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import h5py
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import is_pattern, matching, named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import h5py
 import numpy as np
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import Fault
+from hpctrip.base.frames import pd
 from hpctrip.base.rows import TEXT
 from hpctrip.base.text import printable
 from hpctrip.config.identity import flat, without
@@ -126,4 +125,4 @@ def _type(dtype: str) -> np.dtype | str:
 
 
 def _has_type(values: pd.Series, dtype: str) -> bool:
-    return not is_numeric_dtype(values) if dtype == TEXT else values.dtype == _type(dtype)
+    return not pd.api.types.is_numeric_dtype(values) if dtype == TEXT else values.dtype == _type(dtype)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from hpctrip.base.frames import pd
 from hpctrip.base.io import json_text, write_new
 from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH

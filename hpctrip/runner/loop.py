@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,9 +20,11 @@ from hpctrip.runner.aggregator import Aggregator, idle_hosts
 from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.host import Host, server_step
-from hpctrip.runner.progress import Progress
 from hpctrip.runner.signals import Interruption
 from hpctrip.sim.step import Draft, State
+
+if TYPE_CHECKING:
+    from hpctrip.runner.progress import Progress
 
 Saver = Checkpointer | CacheWriter
 """Writes the state and the model after a round."""

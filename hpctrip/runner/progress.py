@@ -7,11 +7,11 @@ import math
 import sys
 from collections.abc import Callable
 
-import pandas as pd
 from rich import progress as bars
 from rich.console import Console
 
 import hpctrip
+from hpctrip.base.frames import pd
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S

@@ -16,9 +16,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import is_pattern
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables

@@ -41,7 +41,6 @@ from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import Experiment, Input
 from hpctrip.runner.host import Host, restore
 from hpctrip.runner.loop import Rank0, train
-from hpctrip.runner.progress import Progress
 from hpctrip.runner.provenance import sources_of
 from hpctrip.runner.resume import ResumePoint, Start
 from hpctrip.runner.run_metadata import (
@@ -216,6 +215,8 @@ class Session:
 
     def _lead(self, point: ResumePoint, params: torch.Tensor, watch: Callable[[State], None] | None) -> None:
         """Rank 0's part from the first round on."""
+        from hpctrip.runner.progress import Progress  # heavy
+
         aggregator, start, experiment = self.aggregator, self.start, self.run_input.experiment
         assert aggregator is not None and start is not None
         state, saved, everyone = point.state, start.checkpoint, self.everyone

@@ -8,10 +8,10 @@ from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import pandas as pd
 from pydantic import AfterValidator
 
 from hpctrip.base.csv import Table
+from hpctrip.base.frames import pd
 
 _FORM = r"(\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)(?: ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
 """A date, alone or with a time of day, which may have an offset: the forms of ISO 8601 that programs write. Forms that

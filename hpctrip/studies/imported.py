@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable, shown
 from hpctrip.base.units import J_PER_KWH

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import append_to, check_folder, replace_file
 from hpctrip.config.identity import VERSION
 from hpctrip.config.inputs import resolved

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
+from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import Estimate, Times, compare
 from hpctrip.base.text import markdown_table

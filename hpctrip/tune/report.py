@@ -7,9 +7,9 @@ from functools import reduce
 from itertools import starmap
 from pathlib import Path
 
-import pandas as pd
 import tomli_w
 
+from hpctrip.base.frames import pd
 from hpctrip.base.io import check_writable, write_new
 from hpctrip.config.inputs import Tables, deep, nested
 from hpctrip.record.merge import csv_bytes

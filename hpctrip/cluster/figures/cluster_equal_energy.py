@@ -7,8 +7,7 @@ time divided by that of PowerFlow, which needs no more energy. To the right of t
 
 from __future__ import annotations
 
-import pandas as pd
-
+from hpctrip.base.frames import pd
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure

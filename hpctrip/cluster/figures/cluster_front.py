@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import pandas as pd
-
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.stats import on_front
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.results import ClusterRun, open_cluster

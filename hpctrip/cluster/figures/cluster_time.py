@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.figures.cluster_front import read_clusters
 from hpctrip.cluster.results import ClusterRun

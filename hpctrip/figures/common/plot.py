@@ -15,12 +15,12 @@ from typing import Any
 
 import click
 import matplotlib
-import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import (
     check_suffix,
     check_writable,

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import named_path
 from hpctrip.base.text import shown
 from hpctrip.base.units import HOUR_S

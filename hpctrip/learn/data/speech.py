@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 import soundfile
-from rich.console import Console
-from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
 from hpctrip.base.csv import read_table
@@ -25,6 +24,9 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file
 from hpctrip.base.text import unknown_name
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")
@@ -59,6 +61,9 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     Raises InputError that names the file that is damaged, of another rate, stereo, empty or too long, the word that has
     no clips, or the archive that ends too early.
     """
+    from rich.console import Console  # heavy
+    from rich.progress import Progress
+
     available: set[str] = set()
     lists: dict[str, frozenset[str]] = {}
     features: dict[str, np.ndarray] = {}

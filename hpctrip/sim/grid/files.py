@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 from pydantic import Field
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import PathName, matching, read_unpacked
 from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import is_pattern, matching, replace_file
 from hpctrip.base.units import HOUR_S
 from hpctrip.sim.times import SHOWN_TWICE, column_us, utc

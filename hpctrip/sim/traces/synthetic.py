@@ -11,8 +11,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
+from hpctrip.base.frames import pd
 from hpctrip.base.rng import stream
 from hpctrip.sim.traces.files import TRACE_START_US, TraceSet
 
