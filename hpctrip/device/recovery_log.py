@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from pydantic import BaseModel, Field
 
+from hpctrip.base.io import named_path
 from hpctrip.device.counters import Unavailable, boot_id
 from hpctrip.device.nvml import Gpu
 
@@ -155,8 +156,13 @@ def _left_in(file: BinaryIO) -> RecoveryNote | None:
     return None
 
 
+def place_of_notes() -> Path:
+    """The folder, absolute, that holds the folder of the notes. Raises InputError where $HPCTRIP_KNOBS names none."""
+    return named_path(os.environ.get(FOLDER) or _USUAL, FOLDER).absolute()
+
+
 def _folder() -> Path:
-    return Path(os.environ.get(FOLDER) or _USUAL) / f"hpctrip-knobs-{os.geteuid()}"
+    return place_of_notes() / f"hpctrip-knobs-{os.geteuid()}"
 
 
 def _refuse_others(folder: Path) -> None:

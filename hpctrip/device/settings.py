@@ -16,6 +16,7 @@ from pydantic import Field
 import hpctrip
 from hpctrip.base.units import Watts
 from hpctrip.config.component import Component
+from hpctrip.device.recovery_log import FOLDER, place_of_notes
 
 _PUT_BACK_S = 30.0
 """Longest time that an orderly end waits for the settings to be put back; the daemon goes on with it afterwards."""
@@ -49,6 +50,7 @@ class SettingsProcess:
     the GPUs are as they were."""
 
     def __init__(self, uuids: Sequence[str]):
+        """Raises InputError where $HPCTRIP_KNOBS names no folder."""
         self._uuids = list(uuids)
         paths = [str(Path(hpctrip.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         self._process = subprocess.Popen(
@@ -59,7 +61,8 @@ class SettingsProcess:
             text=True,
             start_new_session=True,  # out of reach of what ends the run's process group
             cwd="/",
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), FOLDER: str(place_of_notes())},
         )
 
     def apply(self, settings: GpuSettings) -> Applied:

@@ -17,17 +17,20 @@ import torch
 import torch.distributed as dist
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.text import printable
 from hpctrip.ranks.base import Phase, hostname
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.mpi import MpiRanks, wait
 
+BACKEND = "HPCTRIP_TORCH_BACKEND"
+"""Environment variable with the backend of torch.distributed; absent: by whether the hosts have GPUs."""
 TIMEOUT = timedelta(days=20)
 """Timeout of torch's collectives, which only the watchdog is to end. Some of torch's timers hold at most 2^31 ms."""
 
 
 class NcclRanks(MpiRanks):
     """MPI for decisions and counters, torch.distributed for parameters: nccl where hosts have GPUs, else gloo;
-    $HPCTRIP_TORCH_BACKEND overrides it."""
+    $HPCTRIP_TORCH_BACKEND, "nccl" or "gloo", overrides it."""
 
     name = "nccl"
 
@@ -101,10 +104,12 @@ def shared_store(comm: Any) -> dist.TCPStore:
 def choose_backend(gpus: Sequence[tuple[str, str, int, int]], hosts: range) -> str:
     """The torch.distributed backend that all hosts use, from every rank's machine, GPU ("": none), index among the
     hosts of its machine, and number of GPUs there. Raises InputError with a fault for every host that nccl leaves
-    without a GPU of its own."""
-    backend = os.environ.get("HPCTRIP_TORCH_BACKEND") or (
-        "nccl" if any(gpus[r][1] for r in hosts) else "gloo"
-    )
+    without a GPU of its own, and for an unknown backend in the environment."""
+    backend = os.environ.get(BACKEND) or ("nccl" if any(gpus[r][1] for r in hosts) else "gloo")
+    if backend not in ("nccl", "gloo"):
+        raise InputError(
+            f"{BACKEND}={printable(backend, 40)}", "is no backend", 'use "nccl" or "gloo", or unset it'
+        )
     owners: set[tuple[str, str]] = set()
     faults = []
     for rank in hosts:

@@ -143,7 +143,9 @@ def _is_an_earlier_start_of_this_job(holder: dict[str, str]) -> bool:
     mine = _myself()
     if not holder or not mine["job"] or holder["job"] != mine["job"]:
         return False
-    return holder["restarts"].isdecimal() and int(holder["restarts"]) < int(mine["restarts"])
+    with suppress(ValueError):  # no number in the lock file, or in this environment
+        return int(holder["restarts"]) < int(mine["restarts"])
+    return False
 
 
 def is_at(number: int, path: Path) -> bool:

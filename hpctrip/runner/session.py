@@ -300,7 +300,8 @@ def _parts(
     num_sites = ranks.decide_on_root(experiment.num_sites)
     ranks.decide_on_root(experiment.check_callbacks)
     ranks.decide_on_root(lambda: experiment.workload.prepare_data(experiment.seed))
-    if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
+    prepared_on = ranks.decide_on_root(machine)
+    if ranks.local_host == 0 and machine() != prepared_on:  # a cache on a node's own disk is filled there too
         experiment.workload.prepare_data(experiment.seed)
     device = choose_device(experiment.ranks.device, ranks)
     kind = hosts_kind(experiment.ranks.device, device, ranks)

@@ -189,10 +189,11 @@ class TraceSupply(PowerSupply):
     def at(self, clock_s: float) -> np.ndarray:
         """P_i of every site, [N]. Past the end of a site's trace: wraps, or raises InputError (`at_end`)."""
         if clock_s >= self._until_s and self._at_end == "raise":
+            together = "set offsets = false, " if self._offset.any() else ""
             raise InputError(
                 "power.at_end",
                 f"simulated time {clock_s:g} s is past the end of a site's power trace, {self._until_s:g} s",
-                'set at_end = "wrap" to start it again, set offsets = false, or give longer traces',
+                f'set at_end = "wrap" to start it again, {together}or give longer traces',
             )
         return self._spare.take(self._first + int(self._steps.at(clock_s + self._begin_s)))
 

@@ -24,15 +24,18 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun
+from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import append_to, remove_file
 from hpctrip.base.process import start_time
+from hpctrip.base.text import printable
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import JOB_ENDS, JOB_START, Signals
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
+LAUNCHER = "HPCTRIP_LAUNCHER"
+"""Environment variable with the command that starts ranks."""
 POLL_S = 0.2
 """Wall seconds between two looks at the runs in progress."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
@@ -61,19 +64,23 @@ class Child:
         lines = _log_end(self.log, self.log_start).splitlines()
         return lines[-1] if lines else ""
 
-    def end(self, stopping: bool, results: Path) -> RunState:
+    def end(self, stopping: bool, runs: RunStore) -> RunState:
         """How the run ended: FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD. Derived from the exit code of its
-        process and the errors in its log."""
+        process, the errors in its log, and for a success its results."""
         self.process.join()
         self.lifeline.close()
         code = self.process.exitcode or 0
         if code == 0:
-            return RunState(self.entry, RunStatus.FINISHED)
+            if runs.inspect(self.entry).finished:
+                return RunState(self.entry, RunStatus.FINISHED)
+            return RunState(
+                self.entry, RunStatus.FAILED, "its process ended with exit code 0, but made no results"
+            )
         lines = _log_end(self.log, self.log_start).splitlines()
         errors = [line.removeprefix("hpctrip: ") for line in lines if line.startswith("hpctrip: ")]
         if code == InterruptedRun.exit_code or stopping:
             return RunState(self.entry, RunStatus.INTERRUPTED, "".join(errors[-1:]).partition("; ")[0])
-        if is_held(results):
+        if is_held(runs.results(self.entry.identity)):
             return RunState(self.entry, RunStatus.HELD)
         if code < 0:
             return RunState(self.entry, RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
@@ -93,8 +100,8 @@ class Executor:
     """Called when a run has ended."""
     gpus: Sequence[str] = ()
     """Names for CUDA_VISIBLE_DEVICES, distributed over the children; empty: they inherit it from this process."""
-    ranks: int = 1
-    """Number of ranks of every run; more than one are started by a launcher (see `launcher`)."""
+    launch: Sequence[str] = ()
+    """The words that start Python on the ranks of a run (see `launcher`); empty: one rank."""
     children: list[Child] = field(default_factory=list)
 
     def run(self, tick: Callable[[], None]) -> bool:
@@ -160,7 +167,7 @@ class Executor:
         ours, theirs = server.Pipe()
         process = server.Process(
             target=_run_in_child,
-            args=(arguments, launcher(self.ranks), log, environment, theirs, sys.orig_argv),
+            args=(arguments, self.launch, log, environment, theirs, sys.orig_argv),
             daemon=True,
         )
         process.start()
@@ -173,7 +180,7 @@ class Executor:
         job_ends = False
         for child in [child for child in self.children if not child.process.is_alive()]:
             self.children.remove(child)
-            end = child.end(stopping, self.runs.results(child.entry.identity))
+            end = child.end(stopping, self.runs)
             job_ends |= end.status == RunStatus.INTERRUPTED and JOB_ENDS in end.reason
             self._ended(end)
         return job_ends
@@ -244,17 +251,24 @@ def _run_under_launcher(words: Sequence[str]) -> int:
 
 
 def launcher(num_ranks: int) -> list[str]:
-    """Command that starts Python on several ranks: $HPCTRIP_LAUNCHER, a pattern as in slurm/launch.sh, or mpirun. Empty
-    for one rank."""
+    """The words of the command that starts Python on several ranks: $HPCTRIP_LAUNCHER, a pattern as in slurm/launch.sh,
+    or mpirun. Empty for one rank. Raises InputError where there is no such command."""
     if num_ranks == 1:
         return []
     beside = Path(sys.executable).with_name("mpirun")
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
-    pattern = os.environ.get("HPCTRIP_LAUNCHER") or shlex.quote(mpirun)
+    named = os.environ.get(LAUNCHER)
+    pattern = named or shlex.quote(mpirun)
     pattern += "" if "{n}" in pattern or "{python}" in pattern else " -n {n}"
     pattern += "" if "{python}" in pattern else " {python}"
-    return shlex.split(
-        pattern.replace("{n}", str(num_ranks)).replace("{python}", shlex.quote(sys.executable))
+    pattern = pattern.replace("{n}", str(num_ranks)).replace("{python}", shlex.quote(sys.executable))
+    with suppress(ValueError):  # a quotation that does not end
+        if shutil.which((words := shlex.split(pattern))[0]):
+            return words
+    place = f"{LAUNCHER}={printable(named, 80)}" if named else f"--ranks {num_ranks}"
+    problem = "is no command that can be started here" if named else "there is no mpirun here"
+    raise InputError(
+        place, problem, f'set {LAUNCHER} to what starts ranks, e.g. "mpirun -np {{n}} {{python}}"'
     )
 
 

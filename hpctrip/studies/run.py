@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
-from hpctrip.studies.execute import Child, Executor, capacity
+from hpctrip.studies.execute import Child, Executor, capacity, launcher
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus
 from hpctrip.studies.study import Study
@@ -75,7 +75,9 @@ def _how_to_go_on(lines: Sequence[RunState], again: str) -> str:
 def _execute(
     studies: Sequence[Study], lines: Sequence[RunState], todo: Sequence[Entry], jobs: int | None, ranks: int
 ) -> bool:
-    """Execute the runs `todo`; returns False if a signal to the study, or the end of the job, stopped them early."""
+    """Execute the runs `todo`; returns False if a signal to the study, or the end of the job, stopped them early.
+    Raises InputError where ranks cannot be started."""
+    launch = launcher(ranks)
     num_children, gpus = capacity()
     num_children = min(len(todo), jobs or max(1, num_children // ranks))
     with Display(len(lines), sum(line.finished for line in lines)) as display:
@@ -94,7 +96,7 @@ def _execute(
 
         sys.stdout.flush()
         gpus = gpus if ranks == 1 else []
-        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, ranks)
+        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, launch)
         return executor.run(lambda: display.follow(executor.children))
 
 

@@ -61,6 +61,19 @@ def holding(end):
     )
 
 
+@pytest.mark.parametrize("named", ["notes", "~/notes"])
+def test_the_run_and_the_process_that_holds_its_settings_mean_the_same_folder(
+    gpus, named, tmp_path, monkeypatch
+):
+    """Though it works in another folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(FOLDER, named)
+    with SettingsProcess([A]) as process:
+        assert process.apply(GpuSettings(clock_mhz=900)).refused == ()
+        assert len(list(tmp_path.glob(f"notes/*/{A}.json"))) == 1
+
+
 def test_settings_are_made_on_the_named_gpus_changed_and_put_back(gpus):
     with SettingsProcess([A]) as process:
         assert process.apply(GpuSettings(power_cap_w=200.0, clock_mhz=1200)).made == (

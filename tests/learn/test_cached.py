@@ -140,3 +140,12 @@ def test_a_user_without_a_home_is_told_to_name_the_cache(monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     with pytest.raises(InputError, match="has no home folder for it; set HPCTRIP_CACHE to a folder"):
         cached.cache_dir()
+
+
+def test_a_home_folder_in_the_name_of_the_cache_is_expanded(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HPCTRIP_CACHE", "~/prepared")
+    assert cached.cache_dir() == tmp_path / "prepared"
+    monkeypatch.setenv("HPCTRIP_CACHE", "~no-such-user/prepared")
+    with pytest.raises(InputError, match="HPCTRIP_CACHE: names no file"):
+        cached.cache_dir()

@@ -58,12 +58,14 @@ def test_the_lock_of_a_killed_job_is_free_and_its_leftovers_are_removed(out):
     assert set(os.listdir(out.parent)) == others
 
 
-@pytest.mark.parametrize(("restarts", "free"), [("0", True), ("1", False), ("x", False)])
-def test_a_requeued_job_takes_over_from_its_own_earlier_start(out, monkeypatch, restarts, free):
+@pytest.mark.parametrize(
+    ("restarts", "now", "free"), [("0", "1", True), ("1", "1", False), ("x", "1", False), ("0", "x", False)]
+)
+def test_a_requeued_job_takes_over_from_its_own_earlier_start(out, monkeypatch, restarts, now, free):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
     earlier = OutputLock(out)  # still there, as a lost machine's lock on a file server can be
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", now)
     if free:
         later = OutputLock(out)
         earlier.release()

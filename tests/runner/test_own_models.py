@@ -128,3 +128,18 @@ def test_a_model_that_an_engine_cannot_train_is_refused(lines, words, hpctrip, t
     assert ended.code == 2 and len(ended.report) == 1, ended.err
     assert all(word in ended.err for word in words), ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_data_are_prepared_once_a_machine(launch, tmp_path, ranks):
+    plugin = tmp_path / "counting.py"
+    counted = (
+        f"    def prepare_data(self, seed):\n        open({str(tmp_path / 'calls')!r}, 'a').write('x')\n\n"
+    )
+    plugin.write_text(PATH.read_text().replace("    def task(", f"{counted}    def task("))
+    lines = (*POINTS[1:], "sites.num_sites=3", "stop.max_rounds=1")
+    ended = launch(
+        ranks, "run", "--plugin", plugin, *(f"-o{line}" for line in lines), "--out", tmp_path / "x.h5"
+    )
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "calls").read_text() == "x"

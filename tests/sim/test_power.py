@@ -95,8 +95,9 @@ def test_raise_stops_where_the_first_trace_of_a_site_ends(path, offsets):
     assert len(supply.at(end_s - 1)) == 3
     with pytest.raises(
         InputError, match=f"simulated time {end_s:g} s is past the end of a site's power trace"
-    ):
+    ) as ended:
         supply.at(end_s)
+    assert ("set offsets = false" in str(ended.value)) == offsets
 
 
 def test_a_dated_trace_begins_within_a_step_and_is_cut_to_the_calendar_of_others(tmp_path):

@@ -195,6 +195,24 @@ def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, 
     assert read.lines()[0].reason == "it rained"
 
 
+@pytest.mark.parametrize("launcher", ["no-such-launcher", "sh -c 'exec", "  "])
+def test_a_launcher_that_cannot_be_started_is_refused_before_any_run(folder, study, monkeypatch, launcher):
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", launcher)
+    ended = study(folder, "--ranks", "2")
+    assert ended.code == 2
+    assert ended.err == (
+        f"hpctrip: HPCTRIP_LAUNCHER={launcher}: is no command that can be started here; "
+        'set HPCTRIP_LAUNCHER to what starts ranks, e.g. "mpirun -np {n} {python}"\n'
+    )
+    assert set(ledger_of(folder)["status"]) == {"planned"}
+
+
+def test_a_launcher_that_starts_nothing_fails_instead_of_asking_for_another_start(folder, study, monkeypatch):
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", "true")
+    ended = study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")
+    assert ended.code == 1 and "ended with exit code 0, but made no results" in ended.err
+
+
 def test_the_runs_of_a_study_count_the_time_of_their_job_from_the_start_of_the_study(
     folder, study, monkeypatch
 ):

@@ -22,7 +22,7 @@ import numpy as np
 import pooch
 
 from hpctrip.base.errors import HpctripError, InputError
-from hpctrip.base.io import digest, replace_file
+from hpctrip.base.io import digest, named_path, replace_file
 from hpctrip.config.sources import digest_of_files
 from hpctrip.learn.task import Dataset
 
@@ -33,9 +33,9 @@ _logger = logging.getLogger(__name__)
 
 def cache_dir() -> Path:
     """The folder of prepared data: $HPCTRIP_CACHE, or the user's cache folder. Raises InputError for a user who has
-    neither, as in a container with a user id of its own."""
+    neither, as in a container with a user id of its own, or where HPCTRIP_CACHE names no folder."""
     if named := os.environ.get("HPCTRIP_CACHE"):
-        return Path(named)
+        return named_path(named, "HPCTRIP_CACHE")
     with suppress(RuntimeError):
         if (folder := Path(pooch.os_cache("hpctrip"))).is_absolute():
             return folder

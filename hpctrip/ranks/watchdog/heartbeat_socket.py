@@ -217,7 +217,7 @@ def _address_of(interface: str) -> str:
     """The IPv4 address of a network interface of this machine. Raises OSError where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", os.fsencode(interface)[:15]))
         except OSError as error:
             raise OSError(error.errno, f"{INTERFACE}={interface}: {error.strerror}") from None
     return socket.inet_ntoa(answer[20:24])
