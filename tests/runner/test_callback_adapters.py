@@ -96,6 +96,14 @@ def test_tensorboard_shows_each_round_of_a_resumed_run_once(rows, facts, events)
     check_same(events("round/clock_s"), finite(rows, "clock_s"))
 
 
+def test_tensorboard_shows_an_earlier_run_until_the_new_one_has_a_round(rows, facts, events):
+    follow(TensorBoard(), facts(), rows, "finished")
+    follow(TensorBoard(), facts(), (), "failed")
+    check_same(events("round/clock_s"), finite(rows, "clock_s"))
+    follow(TensorBoard(), facts(), rows[:1], "finished")
+    check_same(events("round/clock_s"), finite(rows[:1], "clock_s"))
+
+
 @pytest.fixture
 def logged(tmp_path, monkeypatch):
     """`logged()`: the runs in the database beside the results, and its client."""
