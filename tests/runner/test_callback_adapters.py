@@ -134,7 +134,7 @@ def test_mlflow_has_one_run_with_its_input_and_every_round_however_often_it_was_
     assert run.info.status == "KILLED"
     follow(Mlflow(), facts(rows[:2]), rows[2:], "finished")
     (run,), client = logged()
-    assert run.info.status == "FINISHED" and run.info.run_name == "it's 100 %"
+    assert run.info.status == "FINISHED" and run.info.run_name == "it's 100 %.h5"
     assert run.data.params == {"seed": "3", "policy.kind": "random", "policy.k": "2", "label": "x" * 500}
     for name in ("accuracy", "clock_s", "train_loss", "wall_s"):
         check_same(points(client, run, name), finite(rows, name))
