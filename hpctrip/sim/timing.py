@@ -25,6 +25,8 @@ LONGEST_ROUND_S = 10 * 365 * 86400.0
 """Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
 MOST_STEPS = 100_000
 """Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
+_BLOCK = 2**17
+"""Numbers of sites times prefixes that are computed at once."""
 
 
 class Timing(Component):
@@ -144,17 +146,26 @@ def prefix_in_time(sites: SiteView, order: np.ndarray) -> np.ndarray:
     is none."""
     if np.isinf(sites.deadline_s):
         return np.arange(1, len(order) + 1)
-    return np.array([np.sum(back_s <= sites.deadline_s) for _, back_s in _prefixes(sites, order)])
+    blocks = _prefixes(sites, order)
+    return np.concatenate([((back_s <= sites.deadline_s) & is_in).sum(1) for _, is_in, _, back_s in blocks])
 
 
-def _prefixes(sites: SiteView, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For every k from 1 to n: the seconds that each of the first k sites of `order` [n] computes, [k], and those until
-    it is back, [k]; inf without power. Deadlines are not counted."""
-    own_s, alone_s = _own_compute_s(sites)[order], sites.comm_s[order]
-    together_s = prefix_compute_s(sites, order, sites.clock) if sites.clock in SHARED_WORK else None
-    for k in range(1, len(order) + 1):
-        compute_s = own_s[:k] if together_s is None else np.full(k, together_s[k - 1])
-        yield compute_s, compute_s + np.maximum(alone_s[:k], k * sites.link_s)
+def _prefixes(
+    sites: SiteView, order: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
+    """For every k from 1 to n, in blocks of m of them: the block, which of the sites of `order` [n] are among the first
+    k, [m, n] bool, the seconds that each of these computes and those until it is back, [m, n]; inf without power.
+    Deadlines are not counted."""
+    n = len(order)
+    own_s, alone_s = np.broadcast_to(_own_compute_s(sites)[order], (n, n)), sites.comm_s[order]
+    if sites.clock in SHARED_WORK:
+        own_s = np.broadcast_to(prefix_compute_s(sites, order, sites.clock)[:, None], (n, n))
+    size = max(1, _BLOCK // n)
+    for first in range(0, n, size):
+        block = slice(first, min(first + size, n))
+        k = np.arange(block.start + 1, block.stop + 1)[:, None]
+        is_in, compute_s = np.arange(n) < k, own_s[block]
+        yield block, is_in, compute_s, compute_s + np.maximum(alone_s, k * sites.link_s)
 
 
 def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
@@ -212,20 +223,22 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
     round_s = prefix_round_s(sites, order, sites.clock)
     if np.isinf(sites.deadline_s) or np.array_equal(round_s, _prefix_back_s(sites, order, sites.clock)):
         return _spending_of_all(sites, order, rates)
-    joules = _joules_by_deadline(sites, order, round_s)
-    spent = np.array([[(rate[: len(each)] * each).sum() for rate in rates.values()] for each in joules])
-    return dict(zip(rates, spent.T, strict=True))
+    blocks = list(_spending_by_deadline(sites, order, round_s, rates))
+    return {name: np.concatenate([block[name] for block in blocks]) for name in rates}
 
 
-def _joules_by_deadline(sites: SiteView, order: np.ndarray, lengths_s: np.ndarray) -> Iterator[np.ndarray]:
-    """Joules that each of the first k sites of `order` [n] spends in a round that takes `lengths_s` [n], at most its
-    deadline, [k], for every k."""
+def _spending_by_deadline(
+    sites: SiteView, order: np.ndarray, lengths_s: np.ndarray, rates: dict[str, np.ndarray]
+) -> Iterator[dict[str, np.ndarray]]:
+    """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes."""
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
-    for round_s, (compute_s, back_s) in zip(lengths_s, _prefixes(sites, order), strict=True):
-        k, computed_s = len(compute_s), np.minimum(compute_s, round_s)
+    for block, is_in, compute_s, back_s in _prefixes(sites, order):
+        round_s = lengths_s[block, None]
+        computed_s = np.minimum(compute_s, round_s)
         until_s = np.minimum(back_s, round_s) if sites.released else round_s
         sent_j = np.where(compute_s <= round_s, sites.comm_energy_j, 0.0)
-        yield busy_w[:k] * computed_s + waiting_w[:k] * (until_s - computed_s) + sent_j
+        joules = busy_w * computed_s + waiting_w * (until_s - computed_s) + sent_j
+        yield {name: np.where(is_in, joules * rate, 0.0).sum(1) for name, rate in rates.items()}
 
 
 def _spending_of_all(
