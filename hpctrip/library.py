@@ -73,7 +73,7 @@ def run(
     `overrides` maps dotted keys to values; None leaves a key absent, which means its default. `out` is the results file
     (default: results/NAME-TIME.h5); with `resume`, a run whose results file exists is continued; with `quiet`, nothing
     is printed. Returns None on all ranks but 0. Raises InputError for bad input, DivergedError if training diverges,
-    and InterruptedRun if the run ended early and can be resumed.
+    InterruptedRun if the run ended early and can be resumed, and another HpctripError if it cannot.
     """
     arguments = _arguments(inputs, overrides, out, plugins)
     if resume:

@@ -3,7 +3,8 @@
 HpctripError                 anything that hpctrip itself reports; one clear text, no traceback needed
 ├── InputError               the user's input is wrong: exit code 2
 ├── DivergedError            training left the finite numbers: exit code 3
-└── InterruptedRun           a signal, a stop file or the end of the job: exit code 85, to be resumed
+├── InterruptedRun           a signal, a stop file or the end of the job: exit code 85, to be resumed
+└── UnsavedRun               the same, but its rounds are in no checkpoint: exit code 143
 """
 
 from __future__ import annotations
@@ -79,6 +80,13 @@ class InterruptedRun(HpctripError):
     exit_code = 85
 
 
+class UnsavedRun(HpctripError):
+    """The run stopped early on request, without a checkpoint of its last rounds: to start it again would train them
+    again, so a job script must not."""
+
+    exit_code = 143
+
+
 FAULT_EXIT_CODE = 70
 """Any other exception is a fault of hpctrip: EX_SOFTWARE of sysexits.h."""
 REPORT_FAULT = (
@@ -93,6 +101,7 @@ EXIT_CODES = {
     FAULT_EXIT_CODE: "a fault of hpctrip, with a traceback: please report it",
     InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` goes on",
     130: "ended at once by Ctrl-C: the second one, where a run was training",
+    UnsavedRun.exit_code: "interrupted without a checkpoint of its last rounds (`checkpoint.enabled = false`)",
 }
 """Meaning of a command's exit code."""
 

@@ -242,10 +242,20 @@ class Checkpointer:
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
     @property
+    def unsaved(self) -> str:
+        """What no checkpoint holds of a run that leaves, and why; empty: there is one of its last round."""
+        if self._rules.enabled:
+            return ""
+        place = (
+            f"a resumed run trains all after round {self._saved} again"
+            if self._saved
+            else "nothing to resume from"
+        )
+        return f"{place} (checkpoint.enabled = false)"
+
+    @property
     def resume_hint(self) -> str:
         """The command that resumes an interrupted run; it names the run's plug-ins again."""
-        if not self._rules.enabled:
-            return "nothing to resume from (checkpoint.enabled = false)"
         results = str(self._results)
         sources = read_sources(self._metadata.get("sources", []), results)
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]

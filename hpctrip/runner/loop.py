@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hpctrip.base.errors import HpctripError, InterruptedRun
+from hpctrip.base.errors import HpctripError, InterruptedRun, UnsavedRun
 from hpctrip.learn.params import digest
 from hpctrip.ranks.placement import Assignment
 from hpctrip.record.checkpoint import Checkpointer, Model
@@ -186,7 +186,8 @@ class Rank0:
 
     def finish(self, state: State, params_digest: str) -> None:
         """Write the final results and end the callbacks. `params_digest` is the digest of the global model. Raises
-        InterruptedRun if the run left early, and the error of a file that could not be written."""
+        InterruptedRun if the run left early, UnsavedRun if it did so without a checkpoint, and the error of a file that
+        could not be written."""
         final = {
             "status": self._status,
             "stop_reason": str(self._early_end) if self._early_end else state.stop_reason,
@@ -200,12 +201,18 @@ class Rank0:
                 self._fail(error)
         self.callbacks.end(self._status)
         if isinstance(self._early_end, InterruptedRun):
-            raise InterruptedRun(
-                f"interrupted after round {state.round}: {self._early_end}; {self.checkpointer.resume_hint}"
-            )
+            raise self._left(f"interrupted after round {state.round}: {self._early_end}")
         if self._early_end:
             raise self._early_end
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
+
+    def _left(self, why: str) -> HpctripError:
+        """The error of a run that left early: it can go on from a checkpoint, from the cache, or not at all."""
+        if not (unsaved := self.checkpointer.unsaved):
+            return InterruptedRun(f"{why}; {self.checkpointer.resume_hint}")
+        if self.cache and self.cache.place:
+            return InterruptedRun(f"{why}; start it again: its rounds are in {self.cache.place}")
+        return UnsavedRun(f"{why}; {unsaved}")
 
     @property
     def _status(self) -> str:

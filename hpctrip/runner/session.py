@@ -64,8 +64,8 @@ def launch(
 
     `begin` is called at rank 0 only: it reads the input and locks the results file. `guardian` watches the start and
     hands over to the watchdogs. Rank 0 reports, unless `quiet`, and calls `watch` after every round. Raises InputError
-    for bad input (at rank 0; the other ranks end quietly), DivergedError, and InterruptedRun (everywhere in its quiet
-    form) where the run is to be resumed.
+    for bad input (at rank 0; the other ranks end quietly), DivergedError, and where the run has left early
+    InterruptedRun if it can be resumed, else UnsavedRun (each everywhere in its quiet form).
     """
     guardian = guardian or Guardian()
     guardian.reach(MEETING)
@@ -159,12 +159,10 @@ class Session:
         sources, notes = ranks.decide_on_root(lambda: _sources(run_input, host.task, start))
         return cls(run_input, host, quiet, start, aggregator, tuple(everyone), tuple(sources), tuple(notes))
 
-    @cached_property
-    def interruption(self) -> Interruption:
-        """The reasons to leave early; at rank 0."""
-        hosts, saved = [rank.host for rank in self.everyone], self.start.checkpoint
-        rules, signals = self.run_input.experiment.interrupt, self.host.signals
-        return Interruption(rules, self.start.path, hosts, signals, saved.state.round if saved else 0)
+    def interruption(self, first_round: int) -> Interruption:
+        """The reasons to leave early, for a start that goes on after round `first_round`; at rank 0."""
+        hosts, rules = [rank.host for rank in self.everyone], self.run_input.experiment.interrupt
+        return Interruption(rules, self.start.path, hosts, self.host.signals, first_round)
 
     @cached_property
     def learning_key(self) -> str:
@@ -183,7 +181,8 @@ class Session:
                 return None
             if self.run_input.experiment.store.path is None and start.earlier_run is None:
                 return ResumePoint.of(start, aggregator.simulation)
-            stop, no_signals = self.interruption, [0] * len(self.everyone)
+            saved_round = start.checkpoint.state.round if start.checkpoint else 0
+            stop, no_signals = self.interruption(saved_round), [0] * len(self.everyone)
             return CacheLookup(
                 aggregator,
                 start,
@@ -224,13 +223,13 @@ class Session:
         attributes, metadata = metadata_of(
             aggregator, self.run_input, everyone, self.sources, state.history, before, self.learning_key
         )
-        checkpointer = _checkpointer(start, metadata)
+        checkpointer, interruption = _checkpointer(start, metadata), self.interruption(state.round)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
             for line in (
                 f"hosts train {'; '.join(engines)}",
                 start.lock.note,
-                *self.interruption.notes,
+                *interruption.notes,
                 *start.notes,
                 *self.notes,
                 *machine_notes(everyone),
@@ -256,7 +255,7 @@ class Session:
                     on_first=checkpointer.remove_replaced,
                 ),
                 checkpointer,
-                self.interruption,
+                interruption,
                 progress,
                 Callbacks(experiment.callbacks, facts, progress.say, phase=aggregator.ranks.phase),
                 point.cache,

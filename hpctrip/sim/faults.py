@@ -129,6 +129,11 @@ class Faults(Component):
     late_s: Seconds = Field(60.0, gt=0, le=LONGEST_ROUND_S)
     """Mean delay of a delayed update (exponential), added to its communication time."""
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: policies plan with the deadline, in the length of a round, its gain and what it spends."""
+        return 1 if self.deadline_s is None else 2
+
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.mtbf_s is not None and self.outages is not None:

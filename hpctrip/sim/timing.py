@@ -7,7 +7,7 @@ aggregator's view, in which power stays as it is. Shapes: N sites, k sites in th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Literal
 
@@ -25,6 +25,8 @@ LONGEST_ROUND_S = 10 * 365 * 86400.0
 """Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
 MOST_STEPS = 100_000
 """Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
+_BLOCK = 2**17
+"""Numbers of sites times prefixes that are computed at once."""
 
 
 class Timing(Component):
@@ -129,17 +131,52 @@ def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
 
     `clock` is a reading of Eq. 7 (`timing.clock`). "mean-power" is Algorithm 1's own estimate, c / mean P + max L
     (Sec. 3.3), where c is the mean work of these k sites and P what their power is worth. Power is taken to stay as it
-    is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one.
+    is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one. No round is
+    longer than its deadline, and one in which a site misses it is not shorter.
     """
+    all_back_s, deadline_s = _prefix_back_s(sites, order, clock), sites.deadline_s
+    if np.isinf(deadline_s):
+        return all_back_s
+    is_cut = prefix_in_time(sites, order) < np.arange(1, len(order) + 1)
+    return np.where(is_cut, deadline_s, np.minimum(all_back_s, deadline_s))
+
+
+def prefix_in_time(sites: SiteView, order: np.ndarray) -> np.ndarray:
+    """Number of the first k sites of `order` [n] that are back by the round's deadline, for every k, [n]; k where there
+    is none."""
+    if np.isinf(sites.deadline_s):
+        return np.arange(1, len(order) + 1)
+    blocks = _prefixes(sites, order)
+    return np.concatenate([((back_s <= sites.deadline_s) & is_in).sum(1) for _, is_in, _, back_s in blocks])
+
+
+def _prefixes(
+    sites: SiteView, order: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
+    """For every k from 1 to n, in blocks of m of them: the block, which of the sites of `order` [n] are among the first
+    k, [m, n] bool, the seconds that each of these computes and those until it is back, [m, n]; inf without power.
+    Deadlines are not counted."""
+    n = len(order)
+    own_s, alone_s = np.broadcast_to(_own_compute_s(sites)[order], (n, n)), sites.comm_s[order]
+    if sites.clock in SHARED_WORK:
+        own_s = np.broadcast_to(prefix_compute_s(sites, order, sites.clock)[:, None], (n, n))
+    size = max(1, _BLOCK // n)
+    for first in range(0, n, size):
+        block = slice(first, min(first + size, n))
+        k = np.arange(block.start + 1, block.stop + 1)[:, None]
+        is_in, compute_s = np.arange(n) < k, own_s[block]
+        yield block, is_in, compute_s, compute_s + np.maximum(alone_s, k * sites.link_s)
+
+
+def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
+    """Seconds until the first k sites of `order` [n] are all back, for every k, [n], by a clock as in
+    `prefix_round_s`."""
     k = np.arange(1, len(order) + 1)
     alone_s = sites.comm_s[order]
     comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
     if clock in SHARED_WORK:
         return prefix_compute_s(sites, order, clock) + comm_s
-    with np.errstate(divide="ignore", invalid="ignore"):
-        compute_s = np.where(
-            sites.work_s[order] > 0, sites.work_s[order] / sites.throughput_fraction[order], 0.0
-        )
+    compute_s = _own_compute_s(sites)[order]
     if clock == "max-plus-max":
         return np.maximum.accumulate(compute_s) + comm_s
     together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
@@ -168,11 +205,10 @@ def prefix_mean(values: np.ndarray) -> np.ndarray:
 def return_s(sites: SiteView) -> np.ndarray:
     """Return time of each site if it were asked alone, c_i / P_i + L_i in seconds [N]; inf where it has no power or
     would miss the round's deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if sites.clock == "aggregate-throughput":
-            back_s = np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
-        else:
-            back_s = np.where(sites.work_s > 0, sites.work_s / sites.throughput_fraction, 0.0) + sites.comm_s
+    if sites.clock == "aggregate-throughput":
+        back_s = np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
+    else:
+        back_s = _own_compute_s(sites) + sites.comm_s
     return np.where(back_s <= sites.deadline_s, back_s, np.inf)
 
 
@@ -181,21 +217,47 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
     "carbon_g": [n], "cost": [n]}; inf where the round would never end. Sites compute as long as `timing.clock` says,
     then wait until its round is over or, where they are released, until their update is sent; powers stay as they are
     seen."""
+    per_kwh = {"carbon_g": sites.g_per_kwh, "cost": sites.cost_per_kwh}
+    rates = {name: np.broadcast_to(rate, len(sites))[order] / J_PER_KWH for name, rate in per_kwh.items()}
+    rates = {"energy_j": np.ones(len(order)), **rates}
+    round_s = prefix_round_s(sites, order, sites.clock)
+    if np.isinf(sites.deadline_s) or np.array_equal(round_s, _prefix_back_s(sites, order, sites.clock)):
+        return _spending_of_all(sites, order, rates)
+    blocks = list(_spending_by_deadline(sites, order, round_s, rates))
+    return {name: np.concatenate([block[name] for block in blocks]) for name in rates}
+
+
+def _spending_by_deadline(
+    sites: SiteView, order: np.ndarray, lengths_s: np.ndarray, rates: dict[str, np.ndarray]
+) -> Iterator[dict[str, np.ndarray]]:
+    """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes."""
+    busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
+    for block, is_in, compute_s, back_s in _prefixes(sites, order):
+        round_s = lengths_s[block, None]
+        computed_s = np.minimum(compute_s, round_s)
+        until_s = np.minimum(back_s, round_s) if sites.released else round_s
+        sent_j = np.where(compute_s <= round_s, sites.comm_energy_j, 0.0)
+        joules = busy_w * computed_s + waiting_w * (until_s - computed_s) + sent_j
+        yield {name: np.where(is_in, joules * rate, 0.0).sum(1) for name, rate in rates.items()}
+
+
+def _spending_of_all(
+    sites: SiteView, order: np.ndarray, rates: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """`prefix_spending` of rounds that wait for every site; `rates` [n] are amounts per joule."""
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
     computing_w = busy_w if sites.released else busy_w - waiting_w  # what waits anyway counts below
-    grams, money = (
-        np.broadcast_to(v, len(sites))[order] / J_PER_KWH for v in (sites.g_per_kwh, sites.cost_per_kwh)
-    )
     own_j = np.full(len(order), sites.comm_energy_j)
     shared: list[tuple[np.ndarray, np.ndarray]] = []  # ([n] seconds of the first k, [n] watts of each site)
     if sites.clock in SHARED_WORK:
         shared.append((prefix_compute_s(sites, order, sites.clock), computing_w))
     else:
-        own_j = computing_w * _own_compute_s(sites)[order] + own_j
+        own_s = np.where(sites.throughput_fraction > 0, _own_compute_s(sites), 0.0)[order]
+        own_j = computing_w * own_s + own_j
     if not sites.released:
         shared.append((prefix_round_s(sites, order, sites.clock), waiting_w))
 
-    def spent(per_joule: np.ndarray | float) -> np.ndarray:
+    def spent(per_joule: np.ndarray) -> np.ndarray:
         total = np.cumsum(own_j * per_joule)
         if sites.released:
             total = total + _prefix_comm(waiting_w * per_joule, sites.comm_s[order], sites.link_s)
@@ -205,14 +267,13 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
                 total = total + np.where(np.isinf(seconds) & ~np.isnan(rate), np.inf, seconds * rate)
         return total
 
-    return {"energy_j": spent(1.0), "carbon_g": spent(grams), "cost": spent(money)}
+    return {name: spent(rate) for name, rate in rates.items()}
 
 
 def _own_compute_s(sites: SiteView) -> np.ndarray:
-    """Seconds that each site computes if it has its own work c_i, [N]; 0 without power."""
+    """Seconds that each site computes if it has its own work c_i, [N]; inf without power."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        compute_s = sites.work_s / sites.throughput_fraction
-    return np.where((sites.work_s > 0) & (sites.throughput_fraction > 0), compute_s, 0.0)
+        return np.where(sites.work_s > 0, sites.work_s / sites.throughput_fraction, 0.0)
 
 
 def _prefix_comm(weights: np.ndarray, alone_s: np.ndarray, link_s: float) -> np.ndarray:

@@ -181,7 +181,7 @@ class Executor:
         for child in [child for child in self.children if not child.process.is_alive()]:
             self.children.remove(child)
             end = child.end(stopping, self.runs)
-            job_ends |= end.status == RunStatus.INTERRUPTED and JOB_ENDS in end.reason
+            job_ends |= JOB_ENDS in end.reason
             self._ended(end)
         return job_ends
 

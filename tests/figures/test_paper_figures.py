@@ -217,6 +217,17 @@ def test_summary_goes_beside_its_file_and_takes_runs_without_target_or_evaluatio
     assert path.with_suffix(".png").stat().st_size > 10_000
 
 
+def test_run_h5_and_run_hdf5_have_pictures_of_their_own(make_run, hpctrip):
+    other = Path(make_run("run", k=(1, 1, 1), accuracy=(0.1, 0.2, 0.3)))
+    other = other.rename(other.with_suffix(".hdf5"))
+    path = Path(make_run("run", k=(1,), accuracy=(0.1,)))
+    assert hpctrip("plot", "summary", path, other).code == 0
+    for name, rounds in (("run.png", 1), ("run.hdf5.png", 3)):
+        picture = path.with_name(name)
+        table = pd.read_csv(picture.with_suffix(".csv"))
+        assert picture.exists() and (table["panel"] == "accuracy").sum() == rounds
+
+
 def test_network_draws_the_law_and_1000_miles_and_says_that_both_are_simulated(make_run):
     (run,) = reading.read_runs([make_run("a")])
     written = texts(sites.network(run))

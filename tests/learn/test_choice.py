@@ -1,5 +1,7 @@
 """The engine of a device, and the size of a round's blocks, which never depends on the ranks."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -47,6 +49,26 @@ def test_no_lane_has_more_turns_than_the_largest_block_asks_for(num_sites, lanes
     size = BlockRule(most, lanes).size(num_sites)
     turns = -(-num_sites // (lanes * most))
     assert 1 <= size <= most and -(-num_sites // size) <= lanes * turns
+
+
+@pytest.fixture
+def any_algorithm(monkeypatch):
+    """PyTorch as it starts; put back afterwards."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+@pytest.mark.parametrize(
+    ("device", "keys", "expected"),
+    [("cuda", {}, True), ("cuda", {"deterministic": False}, False), ("cpu", {}, False)],
+)
+def test_on_a_gpu_only_algorithms_that_repeat_themselves_are_allowed(any_algorithm, device, keys, expected):
+    EngineChoice(**keys).prepare(torch.device(device))
+    assert torch.are_deterministic_algorithms_enabled() == expected
+    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == (":4096:8" if expected else None)
 
 
 def test_older_files_say_nothing_where_they_mean_auto():

@@ -96,6 +96,14 @@ def test_tensorboard_shows_each_round_of_a_resumed_run_once(rows, facts, events)
     check_same(events("round/clock_s"), finite(rows, "clock_s"))
 
 
+def test_tensorboard_shows_an_earlier_run_until_the_new_one_has_a_round(rows, facts, events):
+    follow(TensorBoard(), facts(), rows, "finished")
+    follow(TensorBoard(), facts(), (), "failed")
+    check_same(events("round/clock_s"), finite(rows, "clock_s"))
+    follow(TensorBoard(), facts(), rows[:1], "finished")
+    check_same(events("round/clock_s"), finite(rows[:1], "clock_s"))
+
+
 @pytest.fixture
 def logged(tmp_path, monkeypatch):
     """`logged()`: the runs in the database beside the results, and its client."""
@@ -126,7 +134,7 @@ def test_mlflow_has_one_run_with_its_input_and_every_round_however_often_it_was_
     assert run.info.status == "KILLED"
     follow(Mlflow(), facts(rows[:2]), rows[2:], "finished")
     (run,), client = logged()
-    assert run.info.status == "FINISHED" and run.info.run_name == "it's 100 %"
+    assert run.info.status == "FINISHED" and run.info.run_name == "it's 100 %.h5"
     assert run.data.params == {"seed": "3", "policy.kind": "random", "policy.k": "2", "label": "x" * 500}
     for name in ("accuracy", "clock_s", "train_loss", "wall_s"):
         check_same(points(client, run, name), finite(rows, name))

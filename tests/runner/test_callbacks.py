@@ -196,6 +196,19 @@ def test_a_resumed_run_reports_only_new_rounds_and_repeats_no_line(recorded, hpc
     assert [" ".join(note.split()[:2]) for note in others] == ["round 3", "round 4", "end finished"]
 
 
+def test_a_run_that_fails_before_its_first_round_leaves_the_lines_of_an_earlier_run(rows, tmp_path):
+    facts = RunFacts("tiny", tmp_path / "run.h5", "2026-11-22T10:00:00+00:00", {})
+    for reported in (rows[:1], (), rows):
+        callback, before = CALLBACKS["jsonl"](), tmp_path.joinpath("run.h5.jsonl")
+        text = before.read_text() if before.exists() else ""
+        callback.start(facts)
+        assert not text or before.read_text() == text
+        for row in reported:
+            callback.round(row)
+        callback.end("failed")
+        assert len(lines_of(tmp_path)) == (len(reported) or 1)
+
+
 FREE = threading.Event()
 TOTALS = np.zeros((4, 1)), np.zeros((4, 1))
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
+from hpctrip.base.errors import HpctripError, InputError, InterruptedRun, UnsavedRun
 from hpctrip.record import writer
 from hpctrip.record.checkpoint import Checkpointer, Checkpointing, generations, newest, pack
 from hpctrip.record.diff import diff
@@ -306,11 +306,27 @@ def test_ctrl_c_twice_ends_the_run_at_once(tmp_path, recording):
     assert not (tmp_path / "run.h5.lock").exists()
 
 
-def test_an_interrupted_run_without_checkpoints_has_nothing_to_resume_from(tmp_path, recording):
-    out = tmp_path / "run.h5"
-    recording(lambda history: stop_file(out).touch())
-    with pytest.raises(InterruptedRun, match="nothing to resume from"):
-        run(out, "checkpoint.enabled=false")
+@pytest.mark.parametrize(
+    ("saved", "message"), [(0, "nothing to resume from"), (1, "a resumed run trains all after round 1 again")]
+)
+def test_an_interrupted_run_without_a_checkpoint_does_not_ask_to_be_started_again(tmp_path, saved, message):
+    out, off = tmp_path / "run.h5", ["checkpoint.enabled=false", "interrupt.job_s=0.001"]
+    if saved:
+        run(out, rounds=saved)
+    with pytest.raises(
+        UnsavedRun, match=f"the job ends in .*; {message} .checkpoint.enabled = false"
+    ) as left:
+        again(out, *off)
+    assert left.value.exit_code == 143 and open_run(out).meta["status"] == "interrupted"
+
+
+def test_without_checkpoints_the_cache_takes_each_start_a_round_further(tmp_path, undisturbed):
+    out, lines = tmp_path / "run.h5", ["checkpoint.enabled=false", f"store.path={tmp_path / 'store'}"]
+    for rounds in (1, 2, 3):
+        with pytest.raises(InterruptedRun, match=r"start it again: its rounds are in .*store"):
+            again(out, *lines, "interrupt.job_s=0.001")
+        assert len(open_run(out).rounds) == rounds
+    assert_same(again(out, *lines), undisturbed)
 
 
 def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(

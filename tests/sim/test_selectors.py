@@ -120,6 +120,14 @@ def test_fedcs_takes_as_many_as_keep_the_deadline_and_never_nobody(view):
     shared = replace(sites, link_s=12.0)
     assert select("fedcs", shared, deadline_s=36.0).cohort.tolist() == [1, 3]
     assert len(select("fedcs", sites, deadline_s=900.0, fraction=0.5).cohort) == 2
+    # the round itself ends after 30 s
+    assert select("fedcs", replace(shared, deadline_s=30.0), deadline_s=36.0).cohort.tolist() == [1, 3]
+
+
+def test_goodput_weighs_no_cohort_of_which_a_site_would_be_late(view):
+    sites = view(np.ones(4), np.full(4, 5.0), link_s=9.0, deadline_s=30.0)
+    decision = select("goodput", sites, growth=9.0)
+    assert decision.candidates.k.tolist() == [2] and decision.candidates.round_s.tolist() == [28.0]
 
 
 def test_power_of_choice_takes_the_largest_losses_of_those_it_draws_and_the_unknown_first(view, past_rounds):

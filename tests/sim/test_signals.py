@@ -154,6 +154,12 @@ def test_contradicting_rows_may_be_local_times_that_clocks_show_twice(tmp_path):
         ("kg/MWh", "kg per MWh", 1),
         ("kg/MWh", "per kWh", 1),
         ("Actual Carbon Intensity (gCO2/kWh)", "per kWh", 1),
+        ("co2_lb_per_MWh", "lb per MWh", 0.45359237),
+        ("intensity per MWh", "kg per MWh", 1),
+        ("MOER lbs", "lb per MWh", 0.45359237),
+        ("Carbon intensity gCO₂eq/kWh (direct)", "per kWh", 1),
+        ("metric tons of CO2 equivalent per MWh", "t per MWh", 1000),
+        ("CT zone t", "per kWh", 1),
     ],
 )
 def test_masses_and_energies_have_units(tmp_path, column, unit, factor):
@@ -161,12 +167,31 @@ def test_masses_and_energies_have_units(tmp_path, column, unit, factor):
     assert signal("csv", path=path, value_column=column, unit=unit).at(0.0)[0] == pytest.approx(500 * factor)
 
 
+@pytest.mark.parametrize("column", ["pounds/MWh", "CT price $/MWh"])
+def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column):
+    path = hourly(tmp_path, column=column, value=lambda zone, hour: 500)
+    grid = signal("csv", table="price", path=path, value_column=column, unit="per MWh")
+    assert grid.at(0.0)[0] == 0.5
+
+
 @pytest.mark.parametrize(
     ("column", "table", "unit", "problem"),
     [
-        ("CO2 (lb/MWh)", "carbon", "per kWh", "set unit = 'lb per MWh'"),
-        ("[EUR/MWh]", "price", "per kWh", "set unit = 'per MWh'"),
-        ("gCO2/kWh", "carbon", "per MWh", "set unit = 'per kWh'"),
+        ("CO2 (lb/MWh)", "carbon", "per kWh", "set carbon.unit = 'lb per MWh'"),
+        ("[EUR/MWh]", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("gCO2/kWh", "carbon", "per MWh", "set carbon.unit = 'per kWh'"),
+        ("moer_lbs_per_mwh", "carbon", "per kWh", "set carbon.unit = 'lb per MWh'"),
+        ("pounds per MWh", "carbon", "per MWh", "set carbon.unit = 'lb per MWh'"),
+        ("LB/MWH", "carbon", "per MWh", "set carbon.unit = 'lb per MWh'"),
+        ("CO2_kg_MWh", "carbon", "per MWh", "set carbon.unit = 'kg per MWh'"),
+        ("tonnes/MWh", "carbon", "per MWh", "set carbon.unit = 't per MWh'"),
+        ("MOER lbs", "carbon", "per kWh", "another unit than carbon.unit = 'per kWh'; convert it"),
+        ("kgCO2/GWh", "carbon", "per MWh", "convert it"),
+        ("ozCO2/kWh", "carbon", "per kWh", "convert it"),
+        ("price_eur_mwh", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("ct/kWh", "price", "per kWh", "convert it"),
+        ("pence_per_kwh", "price", "per kWh", "convert it"),
+        ("price in cents", "price", "per kWh", "convert it"),
         ("EUR", "price", "lb per MWh", "price.unit = 'lb per MWh': is a mass"),
     ],
 )
@@ -266,9 +291,10 @@ def test_electricity_maps_files_are_read_as_they_come(tmp_path, old):
 
 
 def test_other_units_and_other_files_are_refused(tmp_path):
-    path = electricity_maps(tmp_path / "x.csv.gz", unit="lbCO₂eq/MWh")
-    with pytest.raises(InputError, match="is not in gCO2eq/kWh"):
-        signal("electricity-maps", path=path)
+    for unit in ("lbCO₂eq/MWh", "kgCO₂eq/kWh"):
+        path = electricity_maps(tmp_path / "x.csv.gz", unit=unit)
+        with pytest.raises(InputError, match="is not in gCO2eq/kWh"):
+            signal("electricity-maps", path=path)
     with pytest.raises(InputError, match="has no columns of a carbon intensity"):
         signal("electricity-maps", path=hourly(tmp_path))
 

@@ -14,6 +14,7 @@ from worlds import world as build_world
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
 from hpctrip.sim.energy import Accounts
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.objectives import own_spending
@@ -21,7 +22,7 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s, prefix_spending
+from hpctrip.sim.timing import Timing, elapsed_s, prefix_in_time, prefix_round_s, prefix_spending
 from hpctrip.sim.world import bill, round_times
 
 STEP_S = 300.0
@@ -112,7 +113,7 @@ def test_frozen_power_ignores_what_happens_inside_the_round():
 CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 
-def world(power, clock, seed=0, accounts=None, **network):
+def world(power, clock, seed=0, accounts=None, deadline_s=None, **network):
     """Sites with such power somewhere between 100 and 10,000 miles away."""
     return build_world(
         SITES["uniform"](num_sites=len(power.fractions)),
@@ -122,6 +123,7 @@ def world(power, clock, seed=0, accounts=None, **network):
         timing=Timing(clock=clock),
         seed=seed,
         accounts=accounts or Accounts(),
+        faults=Faults(deadline_s=deadline_s),
     )
 
 
@@ -132,33 +134,42 @@ def seen(world, work_s):
 
 # Predicted and charged
 
+LINK = {"aggregator_bandwidth_bps": 2e9, "round_trip": True}
+NETWORKS = ({}, LINK, {"deadline_s": 83.7}, {"deadline_s": 171.3, **LINK})
+"""A site sends for 12 s and more, and computes for up to 500 s at full power."""
 
-@settings(max_examples=25)  # of each of the eight
+
+@settings(max_examples=25)  # of each of the sixteen
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_without_surprises_the_clock_charges_what_was_predicted(steady, clock, link, data, num_sites, seed):
-    power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
-    work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
-    order = np.array(data.draw(st.permutations(range(num_sites))))
-    sites = world(steady(power), clock, seed, **link)
-    predicted = prefix_round_s(seen(sites, work_s), order, clock)
-    charged = [round_times(sites, 1, 0.0, order[:k], work_s)["makespan_s"] for k in range(1, num_sites + 1)]
-    assert predicted == pytest.approx(charged, rel=1e-12, abs=0)
-
-
-@settings(max_examples=10)  # of each of the sixteen
-@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
-@pytest.mark.parametrize("waiting", ["idle", "released"])
-@pytest.mark.parametrize("clock", CLOCKS)
-def test_without_surprises_the_bill_is_what_was_predicted(
-    steady, clock, waiting, link, data, num_sites, seed
+def test_without_surprises_the_clock_charges_what_was_predicted(
+    steady, clock, network, data, num_sites, seed
 ):
     power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
     work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
     order = np.array(data.draw(st.permutations(range(num_sites))))
-    sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **link)
+    sites = world(steady(power), clock, seed, **network)
+    view = seen(sites, work_s)
+    charged = [round_times(sites, 1, 0.0, order[:k], work_s) for k in range(1, num_sites + 1)]
+    lengths_s = [times["makespan_s"] for times in charged]
+    assert prefix_round_s(view, order, clock) == pytest.approx(lengths_s, rel=1e-12, abs=0)
+    arrived = [(times["status"] == Status.ARRIVED).sum() for times in charged]
+    assert prefix_in_time(view, order).tolist() == arrived
+
+
+@settings(max_examples=10)  # of each of the 32
+@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("waiting", ["idle", "released"])
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_without_surprises_the_bill_is_what_was_predicted(
+    steady, clock, waiting, network, data, num_sites, seed
+):
+    power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
+    work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
+    order = np.array(data.draw(st.permutations(range(num_sites))))
+    sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **network)
     predicted = prefix_spending(seen(sites, work_s), order)["energy_j"]
     charged = []
     for k in range(1, num_sites + 1):
@@ -185,6 +196,25 @@ def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
     candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1, History())
     charged = [round_times(sites, 1, 0.0, order[:k], work_s)["makespan_s"] for k in candidates.k]
     assert len(charged) == 20 and candidates.round_s == pytest.approx(charged, rel=1e-12, abs=0)
+
+
+def test_algorithm_1_counts_no_gain_of_sites_that_miss_the_deadline(view, history):
+    """Sites 2 and 3 take 41 s, and site 4 has no power: they make the round as long as its deadline, and no better."""
+    sites = view([1, 1, 1, 1, 0], [1, 1, 31, 31, 1], deadline_s=20.0)
+    policy, order = PowerTrip(round_time="clock"), np.arange(5)
+    weighed = policy.candidates(order, sites, 1, 1.0, history((1, 0, None)))
+    assert weighed.round_s.tolist() == [11, 11, 20, 20, 20]
+    assert (weighed.gain[1:] == weighed.gain[1]).all() and weighed.vote == 2
+    last_first = policy.candidates(order[::-1], sites, 1, 1.0, history((1, 0, None)))
+    assert last_first.gain.tolist() == [0, 0, 0, *weighed.gain[:2]] and last_first.vote == 5
+
+
+def test_algorithm_1_compares_with_the_sites_of_the_last_round_that_were_in_time(view, history):
+    (row,) = history((5, 0, None)).rows
+    late = replace(row.cohort, status=np.array([0, 0, Status.LATE, Status.LATE, Status.OUT]))
+    sites = view([1, 1, 1, 1, 0], [1, 1, 31, 31, 1], deadline_s=20.0)
+    weighed = PowerTrip().candidates(np.arange(5), sites, 5, 0.1, History((replace(row, cohort=late),)))
+    assert weighed.gain[1:] == pytest.approx(0.1)
 
 
 def test_a_cohort_without_power_never_ends(view):

@@ -106,7 +106,12 @@ def _one_run(runs: Sequence[str]) -> list[Subject]:
 
 
 def _each_run(runs: Sequence[str]) -> list[Subject]:
-    return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
+    return [Subject(run, [run.path], picture_beside(run.path)) for run in read_runs(runs)]
+
+
+def picture_beside(results: Path) -> Path:
+    """The default path of a run's picture: run.png of run.h5, and run.hdf5.png of run.hdf5, which may lie beside it."""
+    return results.with_name(f"{results.name.removesuffix('.h5')}.png")
 
 
 def _traces(traces: str, column: str, flags: str, time_unit: str = "us") -> list[Subject]:

@@ -112,6 +112,11 @@ class CacheWriter:
         """Release every lock."""
         self._files.locks.close()
 
+    @property
+    def place(self) -> str:
+        """The folder that holds the rounds of this run and its last model; empty after a failure to write."""
+        return str(self._files.folder) if self._works else ""
+
     def _try(self, write: Callable[[], object]) -> None:
         """Write to the cache, unless that has failed before."""
         if not self._works:

@@ -102,7 +102,7 @@ class Callback(Component):
         """Called after every recorded round. A text asks the run to end, and is the reason."""
 
     def end(self, status: str) -> None:
-        """Called at the end: "finished", "interrupted" (to be resumed) or "failed"."""
+        """Called at the end: "finished", "interrupted" (on request) or "failed"."""
 
 
 CALLBACKS = Registry("callback")

@@ -1,4 +1,4 @@
-"""One line of JSON a round, for other tools: `tail -f FILE.h5.jsonl | jq .accuracy`."""
+"""One line of JSON a round, for other tools: `tail -F FILE.h5.jsonl | jq .accuracy`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ class Jsonl(Callback):
 
     kind: ClassVar[str] = "jsonl"
     path: PathName | None = Field(None, min_length=1)
-    """The file: a new run replaces it, a resumed run continues it; no link and no file of another kind. Absent:
-    FILE.h5.jsonl beside the results FILE.h5."""
+    """The file: a new run replaces it after its first round, a resumed run continues it; no link and no file of another
+    kind. Absent: FILE.h5.jsonl beside the results FILE.h5."""
 
-    _file: BinaryIO
+    _results: Path
+    _before: tuple[RoundRow, ...]
+    """The rounds before this start."""
+    _file: BinaryIO | None
+    """None until there is a line to write: a run that makes no round leaves the file of an earlier one."""
 
     def check_outputs(self, results: Path) -> None:
         """Only a file of such lines is replaced."""
@@ -40,18 +44,28 @@ class Jsonl(Callback):
         refuse_other(path, lambda content: not content or content.startswith(_FIRST), what, HINT)
 
     def start(self, run: RunFacts) -> None:
-        """Write the lines of the rounds so far, and open the file for more."""
-        path = self._path(run.path)
-        replace_file(path, "".join(map(_line, run.rounds)).encode())
-        self._file = append_to(path)
+        """Take the rounds so far, which are written before the next one."""
+        self._results, self._before, self._file = run.path, run.rounds, None
 
     def round(self, row: RoundRow) -> None:
         """Write one more line, which others can read at once."""
-        self._file.write(_line(row).encode())
+        if self._file is None:
+            self._file = self._replaced(*self._before, row)
+        else:
+            self._file.write(_line(row).encode())
 
     def end(self, status: str) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is None and self._before:
+            self._file = self._replaced(*self._before)
+        if self._file is not None:
+            self._file.close()
+
+    def _replaced(self, *rounds: RoundRow) -> BinaryIO:
+        """The file with the lines of these rounds, open for more."""
+        path = self._path(self._results)
+        replace_file(path, "".join(map(_line, rounds)).encode())
+        return append_to(path)
 
     def _path(self, results: Path) -> Path:
         return Path(self.path) if self.path else Path(f"{results}.jsonl")

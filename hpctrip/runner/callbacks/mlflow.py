@@ -77,7 +77,7 @@ class Mlflow(Callback):
             self._run_id = runs[0].info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
         else:
-            run_there = self._client.create_run(experiment_id, run_name=run.path.stem, tags=tags)
+            run_there = self._client.create_run(experiment_id, run_name=run.path.name, tags=tags)
             self._run_id = run_there.info.run_id
             params = [Param(key, str(value)[:_LONGEST_PARAM]) for key, value in flat(run.input).items()]
             self._log("params", params)

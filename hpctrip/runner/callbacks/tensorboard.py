@@ -30,32 +30,50 @@ class TensorBoard(Callback):
     """Folder of the event files, for this run alone. Absent: FILE.h5.tensorboard beside the results FILE.h5."""
 
     start_limit_s: ClassVar[float] = 60.0  # importing TensorBoard from a shared file system
-    _writer: Any
+    _folder: Path
+    _before: tuple[RoundRow, ...]
+    """The rounds before this start."""
+    _writer: Any = None
+    """None until there is a round to write: TensorBoard then drops the points of earlier starts, and of another run."""
 
     def check(self) -> None:
         """The package."""
         require('callbacks: kind = "tensorboard"', "tensorboard", "tensorboard")
 
     def start(self, run: RunFacts) -> None:
-        """Write the rounds so far. TensorBoard drops the points of earlier starts (purge_step)."""
-        from torch.utils.tensorboard import SummaryWriter
+        """Take the rounds so far, which are written before the next one."""
+        import torch.utils.tensorboard  # noqa: F401  takes longer than a round may
 
-        folder = Path(self.folder) if self.folder else Path(f"{run.path}.tensorboard")
-        self._writer = SummaryWriter(str(folder), purge_step=0, flush_secs=_FLUSH_S)
-        for row in run.rounds:
-            self.round(row)
+        self._folder = Path(self.folder) if self.folder else Path(f"{run.path}.tensorboard")
+        self._before, self._writer = run.rounds, None
 
     def round(self, row: RoundRow) -> None:
         """Write a point of every curve; a number that was not evaluated in this round has none."""
+        if self._writer is None:
+            self._begin()
+        self._add(row)
+
+    def end(self, status: str) -> None:
+        """Flush and close the file."""
+        if self._writer is None and self._before:
+            self._begin()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _begin(self) -> None:
+        """Write the rounds so far. TensorBoard drops the points of earlier starts (purge_step)."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(self._folder), purge_step=0, flush_secs=_FLUSH_S)
+        for row in self._before:
+            self._add(row)
+
+    def _add(self, row: RoundRow) -> None:
         for name, value in scalars(row).items():
             if value == value:
                 self._writer.add_scalar(f"{_group(name)}/{name}", value, row.round)
         if row.eval_seen:
             self._writer.add_scalar(BY_CLOCK, row.accuracy, round(row.clock_s))
-
-    def end(self, status: str) -> None:
-        """Flush and close the file."""
-        self._writer.close()
 
 
 def _group(name: str) -> str:

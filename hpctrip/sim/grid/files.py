@@ -32,8 +32,21 @@ from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, column_us, moment_u
 
 _PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
 _MASSES_PER_KWH = {"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237}
-_UNIT_IN_NAME = re.compile(r"(?:\b(lb|kg|t)s?[ _]?(?:CO[2₂][\w. ]*)?)?(?:/|[ _]per[ _])([kM]Wh)")
-"""The unit that the name of a column tells, as in "kgCO2eq/MWh"."""
+_FACTORS = _PER_KWH | _MASSES_PER_KWH
+_ENERGIES = {"kwh": "kWh", "mwh": "MWh", **{word: word for word in ("wh", "gwh", "twh", "mj", "gj")}}
+_MASSES = {
+    **dict.fromkeys(("g", "gram", "grams"), ""),
+    **dict.fromkeys(("kg", "kgs", "kilogram", "kilograms"), "kg"),
+    **dict.fromkeys(("t", "mt", "ton", "tons", "tonne", "tonnes"), "t"),
+    **dict.fromkeys(("lb", "lbs", "pound", "pounds"), "lb"),
+    **dict.fromkeys(("mg", "oz", "kt"), "another mass"),
+}
+_PARTS_OF_MONEY = dict.fromkeys(
+    ("c", "ct", "cts", "cent", "cents", "p", "pence", "ore", "øre", "öre"), "a part"
+)
+"""{word in the name of a column: the same in a `unit`}; no unit has the others, so they are refused."""
+_NO_UNITS = re.compile(r"co[2₂](?:eq?)?|carbon|dioxide|equivalents?|\b(?:per|of|eq?)\b|[\W\d_]+")
+"""All that may stand between the words of a unit."""
 _USUAL = {"carbon": (2.0, 3000.0), "price": (0.0, 100.0)}
 """{table: bounds of the highest value for a kilowatt-hour}, beyond which the unit is likely another one."""
 _REGIONS = range(1, 15)
@@ -205,22 +218,39 @@ class CsvSignal(FileSignal):
         stem = path.name.partition(".")[0]
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
         time_us = column_us(table, self.time_column, self.timezone, zones)
-        factors = _PER_KWH | _MASSES_PER_KWH
-        if match := _UNIT_IN_NAME.search(self.value_column):
-            named = f"{match[1] or ''} per {match[2]}".strip()
-            if factors.get(named) != factors[self.unit]:
-                problem = f"column {self.value_column!r} is in another unit than unit = {self.unit!r}"
-                raise InputError(
-                    place, problem, f"set unit = {named!r}" if named in factors else "convert it"
-                )
-        value = table.numbers(self.value_column, may_lack=True) * factors[self.unit]
+        value = table.numbers(self.value_column, may_lack=True) * _FACTORS[self.unit]
         return zone_rows(zones, time_us, value)
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
-        """The signal; InputError where a price is in a mass."""
+        """The signal; InputError where a price is in a mass, and where the column's name tells another unit."""
         if table == "price" and self.unit in _MASSES_PER_KWH:
             raise InputError(f"price.unit = {self.unit!r}", "is a mass", 'give "per kWh" or "per MWh"')
+        named = self._named_unit(_PARTS_OF_MONEY if table == "price" else _MASSES)
+        if _FACTORS.get(named) != _FACTORS[self.unit]:
+            place, unit = f"{table}.value_column = {self.value_column!r}", f"{table}.unit"
+            hint = (
+                f"set {unit} = {named!r}"
+                if named in _FACTORS
+                else f"convert it, or set {unit} if it is in that"
+            )
+            raise InputError(place, f"is in another unit than {unit} = {self.unit!r}", hint)
         return super().signal(table, sites, num_sites, seed)
+
+    def _named_unit(self, amounts: Mapping[str, str]) -> str:
+        """`unit`, but with the amount and the energy that the name of the column tells, as in "kgCO2eq/MWh" or
+        "moer_lbs_per_mwh". `amounts` are words for amounts; short ones count before an energy only (CT is also
+        Connecticut). The default name tells nothing."""
+        amount, _, energy = (part.strip() for part in self.unit.rpartition("per "))
+        if self.value_column == type(self).model_fields["value_column"].default:
+            return self.unit
+        words = _NO_UNITS.sub(" ", self.value_column.lower()).split()
+        places = [place for place, word in enumerate(words) if word in _ENERGIES]
+        before = {place: words[place - 1] for place in places if place and words[place - 1] in amounts}
+        if places:
+            energy = _ENERGIES[words[next(iter(before), places[0])]]
+        far = (word for word in words if len(word) > 2 or word in ("lb", "kg"))
+        told = [word for word in (*before.values(), *far) if word in amounts]
+        return f"{amounts[told[0]] if told else amount} per {energy}".strip()
 
 
 @SIGNALS.add
@@ -242,7 +272,7 @@ class ElectricityMaps(FileSignal):
             number, wanted = len(columns) or "no", which.replace("|", " or ")
             problem = f"has {number} columns of a carbon intensity ({wanted})"
             raise InputError(place, problem, "give a file as Electricity Maps publishes it")
-        if not re.search(r"g\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
+        if not re.search(r"\bg\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
             problem = f"{columns[0]!r} is not in gCO2eq/kWh"
             raise InputError(place, problem, 'use kind = "csv" for other units')
         zone = "Zone id" if "Zone id" in table.columns else "Zone Id"

@@ -13,16 +13,20 @@ from hpctrip.config.component import Component, config_key
 from hpctrip.sim.noise import bounded_noise, slowdown
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy
-from hpctrip.sim.rounds import Candidates, History
-from hpctrip.sim.timing import prefix_round_s, prefix_spending
+from hpctrip.sim.rounds import Candidates, History, Status
+from hpctrip.sim.timing import prefix_in_time, prefix_round_s, prefix_spending
 from hpctrip.sim.view import SiteView
+
+_BACK = [status for status in Status if status not in (Status.OUT, Status.LATE)]
+"""Fates of the updates that were sent in time."""
 
 
 class DynamicCount(Component):
     """Greedy search for the cohort size k with the best projected accuracy gain per second.
 
     E(k) = dA(k) / T(k), or what the objective puts in its place. Grows at once, shrinks only after `patience_rounds`
-    consecutive votes for fewer sites.
+    consecutive votes for fewer sites. Where a round has a deadline, only those of the k sites (and of the last round's
+    k_r) count in dA(k) that are back by then.
     """
 
     initial_fraction: float = Field(0.1, gt=0, le=1)
@@ -68,13 +72,19 @@ class DynamicCount(Component):
             k = np.arange(1, len(order) + 1)
         clock = sites.clock if self.round_time == "clock" else self.round_time
         round_s = prefix_round_s(sites, order[: k[-1]], clock)[k - 1]
+        in_time, before = prefix_in_time(sites, order[: k[-1]])[k - 1], num_sites
+        if (
+            np.isfinite(sites.deadline_s) and history.last
+        ):  # the gain is that of the updates that came in time
+            before = max(1, int(np.isin(history.last.cohort.status, _BACK).sum()))
         if self.gain == "scaled":
-            gain = trend * (k / num_sites) * np.log1p(num_sites) / np.log1p(k)
+            gain = trend * (in_time / before) * np.log1p(before) / np.log1p(np.maximum(in_time, 1))
         elif self.gain == "log":
-            gain = trend * np.log1p(k) / np.log1p(num_sites)
+            gain = trend * np.log1p(in_time) / np.log1p(before)
         else:
-            slower = slowdown(np.append(k, num_sites), len(sites), bounded_noise(history.estimates()))
-            gain = trend * slower[-1] / slower[:-1]
+            counts = np.append(np.maximum(in_time, 1), before)
+            slower = slowdown(counts, len(sites), bounded_noise(history.estimates()))
+            gain = trend * slower[-1] / slower[:-1] * (in_time > 0)
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
         place = config_key("policy.objective", self.objective)

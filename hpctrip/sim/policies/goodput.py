@@ -13,7 +13,7 @@ from pydantic import Field
 from hpctrip.sim.noise import INITIAL_NOISE, NOISE_WEIGHT, SMOOTHING, bounded_noise, slowdown
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy, best_first
 from hpctrip.sim.rounds import Candidates, History, LastSeen, RoundRow, Status
-from hpctrip.sim.timing import prefix_mean, prefix_round_s, return_s
+from hpctrip.sim.timing import prefix_in_time, prefix_mean, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -66,6 +66,8 @@ class Goodput(Policy):
         usable = int((np.isfinite(back_s[order]) & np.isfinite(round_s)).sum())  # the others come last
         most = max(1, min(most, usable))
         k = np.arange(min(self.min_sites, most), most + 1)
+        all_back = prefix_in_time(sites, order)[k - 1] == k
+        k = k[all_back] if all_back.any() else k[-1:]
         each = 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
         worth = np.minimum(np.cumsum(each[order]), num_sites)[k - 1]
         step = self._step(sites.work_s[order])[k - 1]

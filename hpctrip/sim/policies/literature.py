@@ -14,7 +14,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, best_first
 from hpctrip.sim.rounds import History, LastSeen, Status
-from hpctrip.sim.timing import prefix_round_s, return_s
+from hpctrip.sim.timing import prefix_in_time, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -35,7 +35,8 @@ class FedCS(Policy):
         num_asked = max(1, round(self.fraction * len(sites)))
         asked = np.sort(rng.choice(len(sites), num_asked, replace=False))
         order = asked[best_first(-return_s(sites)[asked])]
-        in_time = np.flatnonzero(prefix_round_s(sites, order, sites.clock) <= self.deadline_s)
+        all_back = prefix_in_time(sites, order) == np.arange(1, len(order) + 1)
+        in_time = np.flatnonzero(all_back & (prefix_round_s(sites, order, sites.clock) <= self.deadline_s))
         return Decision(order[: in_time[-1] + 1 if len(in_time) else 1])
 
 
