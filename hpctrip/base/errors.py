@@ -10,6 +10,7 @@ HpctripError                 anything that hpctrip itself reports; one clear tex
 from __future__ import annotations
 
 import importlib.util
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -89,9 +90,9 @@ class UnsavedRun(HpctripError):
 
 FAULT_EXIT_CODE = 70
 """Any other exception is a fault of hpctrip: EX_SOFTWARE of sysexits.h."""
-REPORT_FAULT = (
-    "a fault of hpctrip, or of a plug-in if the traceback ends there: please report it with the traceback"
-)
+REPORT_FAULT = "a fault of hpctrip: please report it with the traceback"
+PLUGIN_MODULE = "hpctrip_plugin_"
+"""Beginning of the names of the modules that plug-ins become."""
 
 EXIT_CODES = {
     0: "done",
@@ -104,6 +105,21 @@ EXIT_CODES = {
     UnsavedRun.exit_code: "interrupted without a checkpoint of its last rounds (`checkpoint.enabled = false`)",
 }
 """Meaning of a command's exit code."""
+
+
+def blame(error: BaseException) -> tuple[str, int]:
+    """(last line of its report, exit code) of an exception: what hpctrip reports itself is its own text, any other one
+    comes from the plug-in that was running, or else is a fault of hpctrip."""
+    if isinstance(error, HpctripError):
+        return str(error), error.exit_code
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        if frame.f_globals.get("__name__", "").startswith(PLUGIN_MODULE):
+            code = frame.f_code
+            return (
+                f"{code.co_filename}, line {line}, in {code.co_qualname}: {cause(error)}",
+                HpctripError.exit_code,
+            )
+    return REPORT_FAULT, FAULT_EXIT_CODE
 
 
 @contextmanager

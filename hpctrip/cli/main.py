@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 import hpctrip
-from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError
+from hpctrip.base.errors import HpctripError, blame
 from hpctrip.base.io import BestEffortStream, checked_output
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs, lists, results, studies
@@ -53,7 +53,7 @@ def main() -> NoReturn:
 
 def run_command() -> int:
     """Run the command line; returns the exit code. An error that hpctrip or click reports becomes one clear text on
-    rank 0; any other exception is a fault of hpctrip and shows its traceback."""
+    rank 0; any other exception is a fault of hpctrip or of a plug-in, and shows its traceback."""
     messages = BestEffortStream(sys.stderr)
     try:
         rank = launched_rank()
@@ -74,10 +74,11 @@ def run_command() -> int:
         for line in str(error).splitlines():
             print(f"hpctrip: {printable(line, 2000)}", file=messages)
         return error.exit_code
-    except Exception:
+    except Exception as error:
         traceback.print_exc(file=messages)
-        print(f"hpctrip: {REPORT_FAULT}", file=messages)
-        return FAULT_EXIT_CODE
+        text, code = blame(error)
+        print(f"hpctrip: {text}", file=messages)
+        return code
 
 
 def end_process(code: int) -> NoReturn:

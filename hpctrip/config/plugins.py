@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
-from hpctrip.base.errors import InputError, cause
+from hpctrip.base.errors import PLUGIN_MODULE, InputError, cause
 from hpctrip.base.io import digest, named_path, read_file
 from hpctrip.config.sources import PLUGINS, Source
 
@@ -60,7 +60,7 @@ class Plugin:
         """Execute the code, which registers its classes. Raises InputError where that fails."""
         file = os.path.expanduser(self.path)
         # named after the path: files of one name in two folders are two modules
-        module = ModuleType(f"hpctrip_plugin_{Path(file).stem}_{digest(os.path.realpath(file).encode())[:8]}")
+        module = ModuleType(f"{PLUGIN_MODULE}{Path(file).stem}_{digest(os.path.realpath(file).encode())[:8]}")
         module.__file__ = file
         # where pydantic looks up annotations and docstrings of the file's classes
         sys.modules[module.__name__] = module

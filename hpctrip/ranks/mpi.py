@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError, InputError
+from hpctrip.base.errors import HpctripError, InputError, blame
 from hpctrip.ranks.base import EndedByAggregator, Phase, Ranks, hostname
 from hpctrip.ranks.node import Node
 
@@ -183,9 +183,7 @@ class MpiRanks(Ranks):
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
-        self.abort(
-            130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", FAULT_EXIT_CODE)
-        )
+        self.abort(130 if isinstance(error, KeyboardInterrupt) else blame(error)[1])
 
 
 def own_world(phase: Phase) -> MPI.Comm:
@@ -219,4 +217,4 @@ def _report(error: BaseException, rank: int) -> str:
     if isinstance(error, KeyboardInterrupt):
         return f"{who}: interrupted, ends the job at once"
     trace = "".join(traceback.format_exception(error))
-    return f"{who} failed and ends the job\n{trace}hpctrip: {REPORT_FAULT}"
+    return f"{who} failed and ends the job\n{trace}hpctrip: {blame(error)[0]}"

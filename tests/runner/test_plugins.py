@@ -291,3 +291,28 @@ def test_a_package_in_the_working_folder_is_not_imported(hpctrip, tiny, install,
     monkeypatch.chdir(site)
     assert hpctrip("check", tiny).code == 0
     assert not (tmp_path / "ran").exists()
+
+
+BROKEN = """
+from hpctrip.api import POLICIES, Decision, Policy
+
+@POLICIES.add
+class Broken(Policy):
+    kind = "COMMAND"
+
+    def select(self, sites, history, rng):
+        return Decision([len(history) // 0])
+"""
+
+
+@pytest.mark.parametrize("command", [("check",), ("run", "--out", "run.h5")], ids=["check", "run"])
+def test_an_exception_of_a_plug_in_names_its_file_and_line(command, hpctrip, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text(BROKEN.replace("COMMAND", f"broken-{command[0]}"))
+    (tmp_path / "input.toml").write_text(
+        f'policy.kind = "broken-{command[0]}"\nworkload.train_samples = 500\n'
+    )
+    ended = hpctrip(command[0], "input.toml", "--plugin", "broken.py", *command[1:])
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("hpctrip: broken.py, line 9, in Broken.select: ZeroDivisionError: ")
+    assert ended.code == 1 and "Traceback" in ended.err and "a fault of hpctrip" not in ended.err
