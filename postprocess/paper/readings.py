@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import matplotlib
 import pandas as pd
@@ -32,14 +33,20 @@ LOOK = {
 
 
 def claims_of(study: str) -> list[Claim]:
-    """Claims about a study, except for those about a magnitude alone, and those that need another study as well. Raises
-    InputError if there are none."""
-    others = takes, faster_than_best_static
-    claims = [claim for claim in CLAIMS if claim.study == study and claim.check not in others]
+    """Claims about a study, except for those about a magnitude alone. The sizes among which static optimal is looked
+    for are the study's own variants "static, ...". Raises InputError if there are no claims."""
+    claims = [_within(claim) for claim in CLAIMS if claim.study == study and claim.check is not takes]
     if not claims:
         known = {claim.study for claim in CLAIMS}
         raise InputError(f"--of {study}", "no claim is about it", unknown_name(study, known))
     return claims
+
+
+def _within(claim: Claim) -> Claim:
+    if claim.check is not faster_than_best_static:
+        return claim
+    fast, _, share = claim.arguments[:3]
+    return replace(claim, arguments=(fast, claim.study, share, "static"))
 
 
 def by_reading(study: Study, axis: str) -> dict[str, dict[str, list[Run]]]:

@@ -77,3 +77,21 @@ def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(script
     assert "| defaults |" in (tmp_path / "some/readings.md").read_text()
     wrong = script(claims.main, tmp_path / "some", "--readings", "readings")
     assert wrong.code == 2 and "no such axis; did you mean 'reading'?" in wrong.err
+
+
+def test_static_optimal_is_looked_for_among_the_sizes_of_each_reading():
+    def sizes(*hours):
+        return {f"static, {k} %": seeds(*h, k=(k,)) for k, h in zip((10, 20, 30), hours, strict=True)}
+
+    fast = {FAST: seeds(2, 2.2, 2)}
+    of_readings = {
+        "defaults": fast | sizes((9, 9, 9), (4, 4.1, 4), (8, 8, 8)),
+        "clock": fast | sizes((1, 1, 1), (4, 4, 4), (8, 8, 8)),
+    }
+    table = readings.survey("fig09", of_readings)
+    own = table[table["claim"].str.contains("Eq. 9")]
+    assert own["ordering"].tolist() == [Verdict.MET, Verdict.NOT_MET]
+    assert [text.rpartition(" (")[2] for text in own["ours"]] == [
+        "k = 20 for 3 seeds)",
+        "k = 10 for 3 seeds)",
+    ]
