@@ -1,13 +1,13 @@
 """The claim of PowerFlow's abstract as a table: average job completion time at equal energy, baseline over PowerFlow.
 
     python benchmarks/cluster_claim.py SCENARIO.toml --out TABLE.csv [-o KEY=VALUE]... [--loads 1 2 3]
-        [--baselines fifo tiresias ...] [--accounts off+hosts always-on+hosts ...] [--front FRONT.csv]
+        [--baselines fifo tiresias ...] [--accounts off+hosts always-on+hosts ...]
 
 Every baseline is simulated, and PowerFlow with many etas; of those that need no more energy than the baseline, the one
 with the least average completion time is taken. A ratio above 1: PowerFlow's jobs are done sooner. Where it needs more
 with every eta, nan is printed and the table has no row. The axes are the load, whether nodes without jobs are switched
 off, and whether the energy of hosts and idle GPUs is counted. Rows are added to TABLE.csv as they come; those that it
-has already are not made again. FRONT.csv is given PowerFlow's simulations, one row for each eta.
+has already are not made again.
 `hpctrip plot cluster_equal_energy` draws the table. Nothing is tuned: PowerFlow has its defaults.
 """
 
@@ -62,7 +62,6 @@ def main() -> None:
     parser.add_argument("--baselines", nargs="+", default=BASELINES)
     parser.add_argument("--precision", type=float, default=0.03, help="relative, of eta")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--front", type=Path)
     options = parser.parse_args()
     heads = [f"{head:>{shape[:1]}}" for head, shape in NUMBERS.values()]
     print(f"load  {'account':16} {'baseline':24} {' '.join(heads)}")
@@ -113,7 +112,6 @@ def table(options: argparse.Namespace, done: set[tuple[float, str, str]]) -> Ite
                 if (load, account, baseline) not in done:
                     cell = compared(front, simulated(is_off, baseline), hosts)
                     yield {"load": load, "account": account, "baseline": baseline} | cell
-            add_rows(options.front, front_rows(front, load, account))
 
 
 def scenario(options: argparse.Namespace, load: float, is_off: bool, baseline: str) -> ClusterScenario:
@@ -139,13 +137,6 @@ def compared(front: Front, result: Result, hosts: bool) -> Row:
         "powerflow_kwh": match.energy_j / J_PER_KWH if match else float("nan"),
         "ratio": result.mean_jct_s / jct_s,
     }
-
-
-def front_rows(front: Front, load: float, account: str) -> Iterator[Row]:
-    """PowerFlow's simulations so far, by rising eta."""
-    for match in front.matches:
-        numbers = {"jct_s": match.result.mean_jct_s, "kwh": match.energy_j / J_PER_KWH}
-        yield {"load": load, "account": account, "eta": match.eta} | numbers
 
 
 if __name__ == "__main__":

@@ -55,11 +55,6 @@ class Front:
         self._scenario, self._hosts, self._precision = scenario, hosts, precision
         self._matches: dict[float, Match] = {}
 
-    @property
-    def matches(self) -> list[Match]:
-        """All simulations so far, by rising eta."""
-        return [self._matches[eta] for eta in sorted(self._matches)]
-
     def best(self, target_j: float) -> Match | None:
         """The match with the least average completion time within this energy; None if every eta needs more.
 
