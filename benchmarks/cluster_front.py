@@ -4,9 +4,9 @@
         [--accounts off+hosts always-on+hosts] [--scheduler elasticflow-like]
 
 PowerFlow is simulated with many etas, and without one; the elastic scheduler with its clocks capped at a fraction x of
-the highest (by `gpu.cap_w`), with at most n GPUs for a job (`models.most_gpus`), and with fewer nodes
-(`cluster.num_nodes`); under a budget of power or carbon also one that hands out only the GPUs that the power is enough
-for. Rows are added to FRONT.csv as they come; those that it has already are not made again.
+the highest (by `gpu.cap_w`), and with at most n GPUs for a job (`models.most_gpus`); both also with fewer nodes
+(`cluster.num_nodes`). Under a budget of power or carbon there is also an elastic scheduler that hands out only the GPUs
+that the power is enough for. Rows are added to FRONT.csv as they come; those that it has already are not made again.
 `--budget` names the settings of `-o` in the rows. A row without jct_s left jobs undone.
 """
 
@@ -90,17 +90,19 @@ def main() -> None:
 
 def settings(elastic: str, num_nodes: int, is_limited: bool) -> Iterator[tuple[str, str, list[str]]]:
     """(scheduler, setting in words, its keys) of every simulation."""
-    for eta in ("none", *ETAS.tolist()):
-        name = eta if eta == "none" else f"{eta:.3f}"
-        yield "powerflow", f"eta={name}", ["scheduler.kind=powerflow", f"scheduler.eta={eta}"]
+    fewer = {
+        f" nodes={round(share * num_nodes)}": [f"cluster.num_nodes={round(share * num_nodes)}"]
+        for share in NODES
+    }
+    for (name, keys), eta in product(({"": []} | fewer).items(), ("none", *ETAS.tolist())):
+        words = eta if eta == "none" else f"{eta:.3f}"
+        yield "powerflow", f"eta={words}{name}", ["scheduler.kind=powerflow", f"scheduler.eta={eta}", *keys]
     kinds = [elastic, WithinPower.kind] if is_limited else [elastic]
     for kind, clock, most in product(kinds, CLOCKS, MOST_GPUS):
         keys = [f"scheduler.kind={kind}", *capped(clock), f"models.most_gpus={most}"]
         yield kind, f"x={clock:g} n={most}", keys
-    for clock, share in product(CLOCKS, NODES):
-        nodes = round(share * num_nodes)
-        keys = [f"scheduler.kind={elastic}", *capped(clock), f"cluster.num_nodes={nodes}"]
-        yield elastic, f"x={clock:g} nodes={nodes}", keys
+    for clock, (name, keys) in product(CLOCKS, fewer.items()):
+        yield elastic, f"x={clock:g}{name}", [f"scheduler.kind={elastic}", *capped(clock), *keys]
 
 
 def capped(clock: float) -> list[str]:
