@@ -1,8 +1,8 @@
-"""Completion times over PowerFlow's, at equal energy, against the load.
+"""Completion times over PowerFlow's, at equal energy.
 
 TABLE.csv is written by `benchmarks/cluster_claim.py` of the source tree. Each panel is one way of accounting: whether
 nodes are switched off, and whether hosts count. Each line is a baseline: its average job completion time divided by
-that of PowerFlow, which needs no more energy. Above the line at 1 PowerFlow is faster.
+that of PowerFlow, which needs no more energy, against the load. Above the line at 1 PowerFlow is faster.
 """
 
 from __future__ import annotations
