@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -39,19 +40,40 @@ def test_cluster_counts_its_events(launch):
     assert re.search(r"^ +3 +16  powerflow +\d+ ", ended.out, re.MULTILINE)
 
 
-def test_the_claim_is_a_table_of_ratios_at_equal_energy(launch, tmp_path):
-    jobs = (
-        "-o",
-        "jobs.num_jobs=8",
-        "-o",
-        "jobs.longest_s=1800",
-        "-o",
-        "jobs.span_s=1800",
-        "--precision",
-        0.5,
-    )
-    only = ("--loads", 1, "--accounts", "off+hosts", "--baselines", "fifo", "--out", tmp_path / "claim.csv")
-    ended = launch(0, "inputs/cluster/powerflow.toml", *jobs, *only, script=BENCHMARKS / "cluster_claim.py")
+JOBS = ("-o", "jobs.num_jobs=8", "-o", "jobs.longest_s=1800", "-o", "jobs.span_s=1800")
+CLUSTER = "inputs/cluster/powerflow.toml"
+
+
+def test_the_claim_is_a_table_of_ratios_at_equal_energy_that_goes_on(launch, tmp_path):
+    out = tmp_path / "claim.csv"
+    for baselines in (["fifo"], ["fifo", "fifo+backfill"]):
+        only = (
+            "--precision",
+            0.5,
+            "--loads",
+            1,
+            "--accounts",
+            "off+hosts",
+            "--baselines",
+            *baselines,
+            "--out",
+            out,
+        )
+        ended = launch(0, CLUSTER, *JOBS, *only, script=BENCHMARKS / "cluster_claim.py")
+        assert ended.code == 0, ended.err
+        assert re.findall(r"^ +1  off\+hosts +(\S+) ", ended.out, re.MULTILINE) == baselines[-1:]
+    table = pd.read_csv(out)
+    assert table["baseline"].tolist() == ["fifo", "fifo+backfill"]
+    assert table["ratio"].tolist() == (table["jct_s"] / table["powerflow_jct_s"]).tolist()
+    assert (table["powerflow_kwh"] <= table["kwh"]).all()
+
+
+def test_the_front_has_a_row_for_each_setting(launch, tmp_path):
+    out = tmp_path / "front.csv"
+    limited = ("-o", "budget.kind=power", "-o", "budget.watts=4000", "--budget", "4 kW")
+    ended = launch(0, CLUSTER, *JOBS, *limited, "--out", out, script=BENCHMARKS / "cluster_front.py")
     assert ended.code == 0, ended.err
-    assert re.search(r"^ +1  off\+hosts +fifo ", ended.out, re.MULTILINE)
-    assert (tmp_path / "claim.csv").read_text().startswith("load,account,baseline,")
+    table = pd.read_csv(out)
+    counts = table.groupby("scheduler").size().to_dict()
+    assert counts == {"powerflow": 51, "elasticflow-like": 40, "elasticflow-within-power": 30}
+    assert table["setting"].nunique() == 51 + 40 and table["jct_s"][:17].notna().all()

@@ -40,6 +40,14 @@ def integers(
     values: object, shape: tuple[int, ...], low: int, high: int, place: str, what: str
 ) -> np.ndarray:
     """`values` as int64 of `shape`, all within [low, high]; whole numbers of another type are none."""
+    if (
+        isinstance(values, np.ndarray)
+        and values.dtype == np.int64
+        and values.shape == shape
+        and low <= values.min(initial=high)
+        and values.max(initial=low) <= high
+    ):
+        return values
     bound = f"it must be {_sort('integer', shape)} from {low} to {high}"
     try:
         array = np.asarray(values)

@@ -63,6 +63,8 @@ class JobState:
 
     def stop(self, ids: np.ndarray, clock_s: float) -> None:
         """Take the GPUs of these jobs without loss of work. A start at this same time is not counted."""
+        if not len(ids):
+            return
         self.settle(ids, clock_s)
         cancelled = ids[self._started_s[ids] == clock_s]
         self.starts[cancelled] -= 1

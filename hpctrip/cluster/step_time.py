@@ -6,6 +6,7 @@ The form is that of Pollux (Qiao et al., OSDI 2021) as fitted by AdaptDL; the fr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -99,6 +100,14 @@ def fit_step_time(measured: Measured) -> StepTime:
     if len(measured.step_s) < len(StepTime.__annotations__):
         problem = f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters"
         raise InputError(measured.place, problem, "give more batch sizes or numbers of GPUs")
+    columns = (measured.batch, measured.gpus, measured.nodes, measured.step_s)
+    return _fit(*(tuple(column.tolist()) for column in columns))
+
+
+@lru_cache(maxsize=64)
+def _fit(*columns: tuple[float, ...]) -> StepTime:
+    """The fit to these columns of `Measured`. Cached, as a study simulates the same models many times."""
+    measured = Measured("", *map(np.array, columns))
     starts = (_start(measured, share, gamma) for share in (0.05, 0.5) for gamma in (1.2, 2.0, 4.0))
     return _parameters(min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1])
 

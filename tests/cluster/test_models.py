@@ -3,6 +3,7 @@
 from dataclasses import astuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hpctrip.base.errors import InputError
@@ -38,6 +39,29 @@ def test_the_least_energy_of_an_a100_is_a_quarter_less_for_a_fifth_more_time():
     assert 0.74 < x[best] < 0.80
     assert 0.25 < 1 - energy[best] / energy[-1] < 0.31
     assert 1.18 < gpu.slowdown(x[best]) < 1.26
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "power", "time"),
+    [
+        ("a100", "gpt3-175b", 0.022, 0.028),
+        ("a100", "bloom", 0.024, 0.038),
+        ("a40", "gpt3-175b", 0.015, 0.017),
+        ("a40", "bloom", 0.015, 0.019),
+    ],
+)
+def test_the_curves_miss_the_measurements_by_what_their_docstring_says(kind, model, power, time, published):
+    """Root mean square of the relative error over all clocks, time relative to that at the highest clock."""
+    table = {"a100": "a100_sxm", "a40": "a40"}[kind]
+    rows = pd.read_csv(published(f"../gpu_power/perseus/{model}+{table}_bf16.csv"))
+    sums, gpu = rows.groupby("frequency")[["time", "energy"]].sum(), GPUS[kind]()
+    x = np.minimum(sums.index / sums.index.max(), gpu.frequencies[-1])  # above its cap a GPU is no faster
+    modelled_s = gpu.slowdown(x) / gpu.slowdown(x[-1])
+    errors = (
+        gpu.full_power_w(x) / (sums["energy"] / sums["time"]) - 1,
+        modelled_s / (sums["time"] / sums["time"].iloc[-1]) - 1,
+    )
+    assert [np.sqrt(np.mean(error**2)) for error in errors] == pytest.approx([power, time], abs=0.0005)
 
 
 def test_a_capped_gpu_reaches_no_frequency_above_its_cap():

@@ -63,6 +63,8 @@ def test_more_jobs_than_gpus_still_use_them(kind, view):
 
 TWO_CLASSES = {"hours": [5] * 4, "asked": [4, 4, 1, 1], "gpus": [4, 0, 1, 0]}
 ALIKE = {"hours": [5] * 3, "asked": [4] * 3, "gpu_s": [20_000.0, 5000.0, 0.0]}
+BEHIND_FIRST = {"hours": [20, 8, 10, 8, 16], "asked": [4, 8, 1, 2, 2], "gpus": [4, 0, 0, 0, 0]}
+"""The second job has to wait 5 h for the first; the third would take 10 h, the fourth 4 h, the fifth 8 h."""
 RIVALS = {"hours": [1, 1], "asked": [8, 8], "submit_s": [99_000.0, 0.0]}
 
 
@@ -71,6 +73,11 @@ RIVALS = {"hours": [1, 1], "asked": [8, 8], "submit_s": [99_000.0, 0.0]}
     [
         ("srtf", {"hours": [3, 2, 4], "asked": [8, 4, 4]}, {}, [8, 0, 0]),  # 3 h / 8 is less than 2 h / 4
         ("srsf", {"hours": [3, 2, 4], "asked": [8, 4, 4]}, {}, [0, 4, 4]),
+        ("fifo", BEHIND_FIRST, {}, [4, 0, 0, 0, 0]),
+        ("fifo", BEHIND_FIRST, {"backfill": True}, [4, 0, 1, 2, 0]),
+        ("easy-backfill", BEHIND_FIRST, {}, [4, 0, 0, 2, 0]),
+        # beside one of 6 GPUs there are 2 that a longer job may have
+        ("easy-backfill", BEHIND_FIRST | {"asked": [4, 6, 1, 2, 2]}, {}, [4, 0, 1, 2, 0]),
         ("tiresias", ALIKE, {}, [0, 4, 4]),
         ("tiresias", ALIKE, {"queue_limits_gpu_s": [57_600.0]}, [4, 4, 0]),
         ("gandiva", TWO_CLASSES | {"run_s": [4000.0, 0.0, 0.0, 0.0]}, {}, [0, 4, 1, 1]),

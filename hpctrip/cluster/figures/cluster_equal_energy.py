@@ -1,11 +1,13 @@
 """Completion times over PowerFlow's, at equal energy.
 
-TABLE.csv is written by `benchmarks/cluster_claim.py` of the source tree. Each panel is one way of accounting: which
-scheduler switches nodes off, and whether hosts count. Each mark is a baseline at a load: its average job completion
-time divided by that of PowerFlow, which needs no more energy. To the right of the line PowerFlow is faster.
+TABLE.csv is written by `benchmarks/cluster_claim.py` of the source tree. Each panel is one way of accounting: whether
+nodes are switched off, and whether hosts count. Each line is a baseline: its average job completion time divided by
+that of PowerFlow, which needs no more energy, against the load. Above the line at 1 PowerFlow is faster.
 """
 
 from __future__ import annotations
+
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from hpctrip.base.frames import pd
 from hpctrip.base.units import HOUR_S
@@ -21,22 +23,24 @@ TEXTS = ("account", "baseline")
 def plot(table: pd.DataFrame) -> Drawing:
     """Draw one panel for each account. `table`: the rows of the benchmark."""
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
-    loads = sorted({*table["load"]})
-    picture = style.figure(1.5 + 0.22 * len(baselines), style.PAGE_INCHES)
+    table = table.sort_values("load", kind="stable")
+    picture = style.figure(3.4, style.PAGE_INCHES)
     panels = picture.subplots(1, len(accounts), squeeze=False, sharey=True, sharex=True)[0]
     for axes, account in zip(panels, accounts, strict=True):
         of_account = table[table["account"] == account]
-        for i, load in enumerate(loads):
-            rows = of_account[of_account["load"] == load]
-            place = [baselines.index(name) for name in rows["baseline"]]
-            look = style.line(i) | {"linestyle": "", "marker": style.MARKS[i % len(style.MARKS)]}
-            axes.plot(rows["ratio"], place, markersize=4, label=f"load {load:g}", **look)
-        line = {"color": style.FAINT, "linewidth": 2, "label": "as fast as PowerFlow; to the right: slower"}
-        axes.axvline(1.0, zorder=0, **line)
-        axes.set(xlabel="Average completion time\nover PowerFlow's", ylim=(len(baselines) - 0.5, -0.5))
+        line = {"color": style.FAINT, "linewidth": 2, "label": "as fast as PowerFlow; above: slower"}
+        axes.axhline(1.0, zorder=0, **line)
+        for i, baseline in enumerate(baselines):
+            rows = of_account[of_account["baseline"] == baseline]
+            look = style.line(i % style.MOST_LINES) | {"marker": style.MARKS[i % len(style.MARKS)]}
+            axes.plot(rows["load"], rows["ratio"], markersize=4, label=baseline, **look)
+        axes.set(xlabel="Load", yscale="log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_title(account, fontsize="small")
-        style.grid(axes, "x")
-    panels[0].set_yticks(range(len(baselines)), baselines)
+        style.grid(axes, "both")
+    panels[0].set_ylabel("Average completion time\nover PowerFlow's")
     title = "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
     style.finish(picture, title)
     cells = []

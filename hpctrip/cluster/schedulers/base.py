@@ -39,7 +39,7 @@ class Plan:
             frequency = integers(frequency, shape, 0, last, place, "the plan's frequency")
         if order is not None:
             order = integers(order, shape, 0, max(len(gpus) - 1, 0), place, "the plan's order")
-            if len(np.unique(order)) != len(order):
+            if np.bincount(order).max(initial=0) > 1:
                 raise InputError(place, "gave an order that names a job twice", "each job stands in it once")
         return replace(self, gpus=gpus, frequency=frequency, order=order)
 

@@ -1,4 +1,5 @@
-"""PowerFlow (arXiv 2304.06381) after its abstract; only the abstract was available, so the formulas are ours.
+"""PowerFlow after the abstract of arXiv 2304.06381. The paper is public, but we had its abstract only: the formulas are
+ours.
 
 Jobs are admitted by shortest remaining time with one GPU each at its frequency of least energy. Then jobs are given
 more GPUs or a higher frequency in steps of decreasing relative gain, (dT/T) / (dE/E), until the budget is used up.
@@ -10,8 +11,8 @@ import heapq
 import itertools
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Literal, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -38,7 +39,7 @@ class Step:
     gain: float
     """Relative decrease of time per relative increase of energy; inf for the first configuration."""
 
-    @property
+    @cached_property
     def watts(self) -> float:
         """Mean power while the job works."""
         return self.joules / self.seconds
@@ -117,15 +118,17 @@ class PowerFlow(Scheduler):
         ladders = _ladders(view.speeds, host_w, machine.num_gpus, self.moves == "gpus")
         budget_j = math.inf
         if self.eta != "none":
-            requested_j = (
-                view.energy_j(view.requested) + view.time_s(view.requested) * view.requested * host_w
-            )
+            requested_s = view.time_s(view.requested)
+            requested_w = view.speeds.power_w[view.profile, view.requested, -1]
+            requested_j = requested_s * requested_w + requested_s * view.requested * host_w
             budget_j = self.eta * float(requested_j.sum())
         ascent = Ascent(view, ladders, budget_j)
         gpus, frequency = ascent.run()
-        before_s, after_s = (view.time_s(np.maximum(n, 1), frequency) for n in (view.gpus, gpus))
-        stays = (view.gpus > 0) & (gpus > view.gpus) & (before_s - after_s < 2 * view.restart_s)
-        return Plan(np.where(stays, view.gpus, gpus), frequency, ascent.order)
+        grows = (view.gpus > 0) & (gpus > view.gpus)
+        if grows.any():
+            before_s, after_s = (view.time_s(np.maximum(n, 1), frequency) for n in (view.gpus, gpus))
+            gpus = np.where(grows & (before_s - after_s < 2 * view.restart_s), view.gpus, gpus)
+        return Plan(gpus, frequency, ascent.order)
 
 
 @lru_cache(maxsize=8)
@@ -135,16 +138,24 @@ def _ladders(speeds: Speeds, host_w: float, num_gpus: int, one_frequency: bool) 
     return [Ladder(speeds, profile, host_w, gpus, frequencies) for profile, gpus in enumerate(most)]
 
 
-class _JobGroup(NamedTuple):
+@dataclass(eq=False, slots=True)
+class _JobGroup:
     """Jobs of one profile in one configuration, and the steps that they may still take."""
 
     ladder: Ladder
     step: Step
     later: tuple[Step, ...]
+    taken: int
+    """Number of the steps of `later` that were taken."""
     jobs: np.ndarray
     """Jobs of the view, those with the most remaining work first."""
     left: float
     """Total remaining work of the jobs."""
+
+    @property
+    def next(self) -> Step | None:
+        """The next step; None: the jobs are at the end of their ladder."""
+        return self.later[self.taken] if self.taken < len(self.later) else None
 
 
 class Ascent:
@@ -160,7 +171,7 @@ class Ascent:
         self.order = np.argsort(view.left * one_gpu[view.profile], kind="stable")
         self._free = view.machine.num_gpus
         self._joules, self._watts = budget_j * (1 + _ROUNDING), view.limit_w * (1 + _ROUNDING)
-        self._gpus, self._frequency = np.zeros(len(view), int), view.frequency.copy()
+        self._groups: list[_JobGroup] = []
         self._heap: list[tuple[float, int, _JobGroup]] = []
         self._number = itertools.count()
 
@@ -169,7 +180,10 @@ class Ascent:
         self._admit()
         while self._heap and self._step(heapq.heappop(self._heap)[2]):
             pass
-        return self._gpus, self._frequency
+        gpus, frequency = np.zeros(len(self.view), int), self.view.frequency.copy()
+        for group in self._groups:
+            gpus[group.jobs], frequency[group.jobs] = group.step.gpus, group.step.frequency
+        return gpus, frequency
 
     def _admit(self) -> None:
         """Admit the shortest jobs for which there are GPUs and power, grouped by profile.
@@ -182,53 +196,64 @@ class Ascent:
             start_w = np.array([ladder.start.watts for ladder in self._ladders])
             order = order[np.cumsum(start_w[profile[order]]) <= self._watts]
         order = order[np.lexsort((order, -left[order], profile[order]))]
-        kinds, firsts = np.unique(profile[order], return_index=True)
-        for kind, jobs in zip(kinds.tolist(), np.split(order, firsts[1:]), strict=True) if len(order) else ():
-            ladder = self._ladders[kind]
-            group = _JobGroup(ladder, ladder.start, ladder.whole[1:], jobs, float(left[jobs].sum()))
+        kinds = profile[order].tolist()
+        firsts = [at for at in range(len(kinds)) if at == 0 or kinds[at] != kinds[at - 1]]
+        for first, end in itertools.pairwise([*firsts, len(kinds)]):
+            ladder, jobs = self._ladders[kinds[first]], order[first:end]
+            group = _JobGroup(ladder, ladder.start, ladder.whole, 1, jobs, float(left[jobs].sum()))
             self._free -= len(jobs)
             self._joules -= ladder.start.joules * group.left
             self._watts -= ladder.start.watts * len(jobs)
-            self._enqueue(group)
+            self._add(group)
+
+    def _add(self, group: _JobGroup) -> None:
+        self._groups.append(group)
+        self._enqueue(group)
 
     def _enqueue(self, group: _JobGroup) -> None:
-        """Configure the jobs of a group, and add it to the heap by the gain of its next step, if it has one."""
-        self._configure(group.jobs, group.step)
-        if group.later:
-            heapq.heappush(self._heap, (-group.later[0].gain, next(self._number), group))
-
-    def _configure(self, jobs: np.ndarray, step: Step) -> None:
-        self._gpus[jobs], self._frequency[jobs] = step.gpus, step.frequency
+        """Add a group to the heap by the gain of its next step, if it has one."""
+        if step := group.next:
+            heapq.heappush(self._heap, (-step.gain, next(self._number), group))
 
     def _step(self, group: _JobGroup) -> bool:
         """Apply the next step of a group to as many of its jobs as possible; false: the budget is used up."""
-        there, here, number = group.later[0], group.step, len(group.jobs)
+        there, here, number = group.later[group.taken], group.step, len(group.jobs)
         more_gpus, more_w = there.gpus - here.gpus, there.watts - here.watts
         if more_gpus > 0 and self._free < more_gpus * number:
-            fit = self._free // more_gpus
-            self._enqueue(self._part(group._replace(later=group.ladder.faster_on(here)), slice(fit, None)))
-            if not fit:
+            number = self._free // more_gpus
+            if not number:
+                group.later, group.taken = group.ladder.faster_on(here), 0
+                self._enqueue(group)
                 return True
-            group, number = self._part(group, slice(fit)), fit
+            self._split(group, number, group.ladder.faster_on(here))
         cost_j = (there.joules - here.joules) * group.left
         if cost_j > self._joules or more_w * number > self._watts:
-            self._configure(group.jobs[: self._affordable(group)], there)
+            self._split(group, self._affordable(group), ())
+            group.step = there
             return False
         self._free -= more_gpus * number
         self._joules -= cost_j
         self._watts -= more_w * number
-        self._enqueue(group._replace(step=there, later=group.later[1:]))
+        group.step = there
+        group.taken += 1
+        self._enqueue(group)
         return True
 
     def _affordable(self, group: _JobGroup) -> int:
         """Number of jobs of a group that can take its next step within the budget."""
-        there, here = group.later[0], group.step
+        there, here = group.later[group.taken], group.step
         costs_j = (there.joules - here.joules) * self.view.left[group.jobs]
         within = np.cumsum(costs_j) <= self._joules
         if (more_w := there.watts - here.watts) > 0:
             within &= np.arange(1, len(group.jobs) + 1) * more_w <= self._watts
         return len(within) if within.all() else int(np.argmin(within))
 
-    def _part(self, group: _JobGroup, part: slice) -> _JobGroup:
-        jobs = group.jobs[part]
-        return group._replace(jobs=jobs, left=float(self.view.left[jobs].sum()))
+    def _split(self, group: _JobGroup, number: int, later: tuple[Step, ...]) -> None:
+        """Keep the first `number` jobs of a group in it; the others form a group that may take the steps `later`."""
+        rest = group.jobs[number:]
+        self._add(_JobGroup(group.ladder, group.step, later, 0, rest, self._total(rest)))
+        group.jobs = group.jobs[:number]
+        group.left = self._total(group.jobs)
+
+    def _total(self, jobs: np.ndarray) -> float:
+        return float(self.view.left[jobs].sum())
