@@ -42,7 +42,7 @@ def values(results: Path) -> dict[str, str]:
     """{name: text}."""
     evidence = read_kept(results / "paper")
     findings = [(claim, claim.finding(evidence)) for claim in CLAIMS]
-    texts = {"summary": page.summary(findings), "table": f"\n{page.table(findings)}\n"}
+    texts = {"summary": page.summary(findings), "table": f"\n\n{page.table(findings)}\n\n"}
     for name, (figure, part) in QUOTED.items():
         (ours,) = [f.ours for claim, f in findings if claim.figure == figure and part in claim.says]
         ratio = re.search(r"((at (least|most) )?[\d.]+( \([^)]*\))?) times as long", ours)

@@ -97,7 +97,7 @@ CONSTANTS = ("policy", "scenarios that reached the target", "time over that of P
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    return f"\n{markdown_table(head, list(rows))}\n"
+    return f"\n\n{markdown_table(head, list(rows))}\n\n"
 
 
 def _of_seed_0(by_policy: ByPolicy) -> ByPolicy:

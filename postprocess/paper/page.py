@@ -111,7 +111,13 @@ def markdown(findings: Findings, studies: Sequence[Study], command: str, preface
     shared = {key: value for key, value in shared.items() if all((key, value) in each for each in known)}
     lines = ["# The paper's claims, checked", "", *([preface, ""] if preface else [])]
     counted = marked("summary", summary(findings))
-    lines += ["## Claim by claim", "", f"{counted}. {METHOD}", "", marked("table", f"\n{table(findings)}\n")]
+    lines += [
+        "## Claim by claim",
+        "",
+        f"{counted}. {METHOD}",
+        "",
+        marked("table", f"\n\n{table(findings)}\n\n"),
+    ]
     lines += ["", "## What was run", ""]
     lines += [f"* in all studies: {_settings(shared)}"] if shared else []
     lines += [f"* repeat this page: {command}"]
