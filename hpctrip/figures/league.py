@@ -2,7 +2,7 @@
 
 A scenario is all of an input but its seed, its policy and its forecast. In each, the hours of a policy are divided by
 those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
-hindsight: the runs of `static` or of `first-back` with the k of the smallest ratio to the baseline. A dot is a
+hindsight: the runs of `static` or of `first-back` with the fixed k of the smallest ratio to the baseline. A dot is a
 scenario; the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms), and the table
 has the same interval over the seeds of each scenario. A seed that did not reach the target counts with all the time it
 spent, so that ratio is a bound and its dot is open; where both have such seeds, it is unknown and has no dot. A
@@ -32,6 +32,8 @@ from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
 
 FIXED = ("static", "first-back")
+DYNAMIC = "dynamic"
+"""Last word of the name of such a ranking whose number of sites Algorithm 1 chooses."""
 HINDSIGHT = "best fixed"
 APART = ("seed", "policy", "forecast", "label", "name")
 
@@ -120,6 +122,8 @@ def policies(runs: Sequence[Run]) -> list[str]:
         policy = run.meta["policy"]
         values = {key.removeprefix("policy."): run.settings.get(key) for key in telling[policy]}
         named = [f"{key}={value}" for key, value in values.items() if value is not None]
+        if policy in FIXED and run.settings.get("policy.k") is None:
+            named.append(DYNAMIC)
         names.append(" ".join([policy, *named]))
     return names
 
@@ -142,7 +146,12 @@ def ratios(scenario: str, by_policy: dict[str, Times], baseline: str) -> list[di
     if baseline not in by_policy:
         return []
     base = by_policy[baseline]
-    fixed = {name: times for name, times in by_policy.items() if name.split()[0] in FIXED}
+    words = {name: name.split() for name in by_policy}
+    fixed = {
+        name: by_policy[name]
+        for name, (kind, *rest) in words.items()
+        if kind in FIXED and DYNAMIC not in rest
+    }
     best = next(iter(_fastest(fixed, base)), "")
     shown = {name: times for name, times in by_policy.items() if name not in fixed}
     winners = _fastest(shown, base)

@@ -113,6 +113,13 @@ def test_a_fixed_cohort_that_never_arrived_is_not_the_best_one(scenarios, make_r
     assert "best fixed" not in set(drawing.table["policy"])
 
 
+def test_a_ranking_whose_count_algorithm_1_chooses_is_no_fixed_cohort(scenarios):
+    dynamic = {("first-back", 0): (0.1, 0.1), ("first-back", 4): (1.5, 4)}
+    table = league.plot(open_runs(list(scenarios(HOURS | dynamic)))).table
+    assert set(table["best_fixed"]) == {"static k=5", "first-back k=4"}
+    assert "first-back dynamic" in set(table["policy"])
+
+
 def test_what_ran_with_an_easy_seed_alone_is_neither_the_best_fixed_cohort_nor_a_winner(scenarios):
     hours = {("powertrip", 0): (1, 2), ("goodput", 0): (0.5, 2.2), ("oort", 0): (0.1, 0.1)}
     runs = open_runs(list(scenarios({**hours, ("static", 3): (1.2, 2.4), ("static", 5): (1.1, 1.1)})))
