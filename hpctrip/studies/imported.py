@@ -42,7 +42,7 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
     path = Path(ledger)
     own = path.with_name(f"{path.stem}_curves.csv")
     rows, curves = read_table(path), read_table(own if own.exists() else path.with_name("curves.csv"))
-    rows.require("identity", "status", "accuracy", *ROW_COLUMNS)
+    rows.require("run", "identity", "status", "accuracy", *ROW_COLUMNS)
     identities, all_curves = np.array(curves.column("identity")), curve_of(curves)
     grid = {entry.identity: entry for entry in entries}
     imported, without_curve, others = 0, 0, []
@@ -81,10 +81,10 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
 
 
 def _why(rows: Table, others: Sequence[int], entries: Sequence[Entry]) -> str:
-    """Why the rows of a ledger with these numbers, which must not be empty, are no runs of a grid."""
+    """Why the rows of a ledger with these numbers are no runs of a grid, for the first that tells."""
     rules = {entry.name: {"identity_version": str(VERSION), "rules": entry.rules} for entry in entries}
     for number in others:
-        name = rows.columns.get("run", {number: ""})[number]
+        name = rows.columns["run"][number]
         for column, now in rules.get(name, {}).items():
             was = rows.columns[column][number] if column in rows.columns else ""
             if was != now:

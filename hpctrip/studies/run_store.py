@@ -199,8 +199,10 @@ def differences(run: Run, entry: Entry) -> str:
     """
     named = [source.key for source in entry.sources]
     recorded = {key: value for key, value in run.settings.items() if key not in named}
-    required = without(entry.settings, added_keys(entry.run_input.experiment))
-    keys = [key for key in differing([recorded, entry.settings]) if key in recorded or key in required]
+    keys = differing([recorded, entry.settings])
+    if keys:
+        required = without(entry.settings, added_keys(entry.run_input.experiment))
+        keys = [key for key in keys if key in recorded or key in required]
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [
