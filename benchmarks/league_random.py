@@ -10,8 +10,8 @@ and the share of the plateau that is the target. The plateau is what all sites c
 measures it, and the second takes it from the first one's curves. Scenarios 0 to 39 are for development. Those from 40
 on are not to be run before the selectors that they judge are frozen.
 
-Everything is synthetic. Beside the studies stands `varying.csv`, power traces of a made-up cell of twelve domains whose
-power varies strongly and nearly without correlation.
+Everything is synthetic, also `varying.csv` beside the studies, which results files take for data: power traces of a
+made-up cell of twelve domains, whose power varies strongly and without correlation.
 """
 
 from __future__ import annotations
@@ -167,7 +167,12 @@ def league(numbers: list[int], seeds: list[int], curves: pd.DataFrame, folder: P
         fixed = {f"first-back-{k}": {"kind": "first-back", "k": k} for k in sizes}
         for label, policy in (POLICIES | fixed).items():
             variants.append({"label": f"{number}: {label}", **tables, "policy": policy, "stop": stop})
-    return {"name": "league", "title": "The random league", "axis": [_axis(variants)], "seeds": seeds}
+    return {
+        "name": "league",
+        "title": "The random league, all synthetic",
+        "axis": [_axis(variants)],
+        "seeds": seeds,
+    }
 
 
 def _axis(variants: list[dict[str, Any]]) -> dict[str, Any]:

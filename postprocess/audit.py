@@ -56,7 +56,7 @@ def written(text: str, values: dict[str, str]) -> str:
 @click.option("--write", is_flag=True, help="Put the recomputed numbers into the pages.")
 def main(write: bool) -> int:
     """Check or write all pages."""
-    found = []
+    lines: list[str] = []
     for module in PAGES:
         values = module.values(ROOT / "docs/results")
         for page in (*module.PAGES, *module.QUOTED_ON):
@@ -65,11 +65,10 @@ def main(write: bool) -> int:
             if write:
                 text = written(text, values)
                 replace_file(path, (text + module.END * bool(generated) + generated).encode())
-            found += faults(
-                path.relative_to(ROOT), text, values, module.STATED if page in module.PAGES else None
-            )
-    click.echo("\n".join(found) or "every number on the pages of results follows from its rows")
-    return 1 if found else 0
+            stated = module.STATED if page in module.PAGES else None
+            lines += faults(path.relative_to(ROOT), text, values, stated)
+    click.echo("\n".join(lines) or "every number on the pages of results follows from its rows")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from hpctrip.record.reader import Run
 
 FIXED = ("static", "first-back")
 DYNAMIC = "dynamic"
-"""Last word of the name of such a ranking whose number of sites Algorithm 1 chooses."""
+"""Last word of the name of such a ranking where Algorithm 1 chooses the number of sites: it is no fixed cohort."""
 HINDSIGHT = "best fixed"
 APART = ("seed", "policy", "forecast", "label", "name")
 
@@ -146,11 +146,10 @@ def ratios(scenario: str, by_policy: dict[str, Times], baseline: str) -> list[di
     if baseline not in by_policy:
         return []
     base = by_policy[baseline]
-    words = {name: name.split() for name in by_policy}
     fixed = {
-        name: by_policy[name]
-        for name, (kind, *rest) in words.items()
-        if kind in FIXED and DYNAMIC not in rest
+        name: times
+        for name, times in by_policy.items()
+        if name.split()[0] in FIXED and not name.endswith(DYNAMIC)
     }
     best = next(iter(_fastest(fixed, base)), "")
     shown = {name: times for name, times in by_policy.items() if name not in fixed}

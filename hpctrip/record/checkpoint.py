@@ -243,7 +243,7 @@ class Checkpointer:
 
     @property
     def unsaved(self) -> str:
-        """What no checkpoint holds of a run that leaves, and why; empty: there is one of its last round."""
+        """The rounds of a run that leaves which are in no checkpoint, and why, as text; empty: all are in one."""
         if self._rules.enabled:
             return ""
         place = (

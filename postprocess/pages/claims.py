@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 
 from paper import page
-from paper.claims import CLAIMS
+from paper.checks import ratio_of
+from paper.claim import variant
+from paper.claims import (
+    AT_1_GB,
+    AT_2_GB,
+    CENTRAL_25,
+    CENTRAL_50,
+    CLAIMS,
+    HIGHEST,
+    POWERTRIP,
+    RADIUS,
+    RANDOM,
+    STATIC,
+)
 from paper.studies import read_kept
+from paper.sweep_checks import ratio_to_best_static
 
 from hpctrip.base.text import counted
 
@@ -17,25 +30,26 @@ QUOTED_ON = ()
 END = "## What was run"
 """The rest of the page is written with the tables of the studies."""
 STATED = frozenset({"45 %", "30 %", "0.94", "0.65", "1.5", "1.02", "0.02"})
-QUOTED = {
-    "70 sites": ("Fig 9", "the static cohort"),
-    "optimal": ("Fig 9", "static optimal"),
-    "random": ("Fig 9", "less time than random"),
-    "highest": ("Fig 9", "less time than highest power"),
-    "radius": ("Fig 9", "less time than fixed radius"),
-    "quarter": ("Fig 9", "less time than centralized 25 %"),
-    "half": ("Fig 9", "in one place at 50 %"),
-    "traces, 70 sites": ("Fig 12, measured power", "the static cohort"),
-    "traces, optimal": ("Fig 12, measured power", "static optimal"),
-    "traces, quarter": ("Fig 12, measured power", "centralized 25 %"),
-    "production, 70 sites": ("Fig 12, production power", "the static cohort"),
-    "production, optimal": ("Fig 12, production power", "static optimal"),
-    "production, quarter": ("Fig 12, production power", "centralized 25 %"),
-    "1 GB, optimal": ("Fig 13", "1 GB: PowerTrip takes less time than static optimal"),
-    "2 GB, optimal": ("Fig 13", "2 GB: PowerTrip takes less time than static optimal"),
-    "2 GB to 1 GB": ("Fig 13", "From 1 to 2 GB"),
+RATIOS = {
+    "70 sites": ("fig09", POWERTRIP, STATIC),
+    "random": ("fig09", POWERTRIP, RANDOM),
+    "highest": ("fig09", POWERTRIP, HIGHEST),
+    "quarter": ("fig09", POWERTRIP, CENTRAL_25),
+    "half": ("fig09", POWERTRIP, CENTRAL_50),
+    "traces, 70 sites": ("fig12", POWERTRIP, STATIC),
+    "traces, radius": ("fig12", POWERTRIP, RADIUS),
+    "traces, quarter": ("fig12", POWERTRIP, CENTRAL_25),
+    "production, 70 sites": ("fig12_production", POWERTRIP, STATIC),
+    "production, quarter": ("fig12_production", POWERTRIP, CENTRAL_25),
+    "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
 }
-"""{name: (figure, part of the sentence)} of the claims whose ratio of times the summary quotes."""
+"""{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""
+TO_OPTIMAL = {
+    "optimal": ("fig09", POWERTRIP, "fig08"),
+    "1 GB, optimal": ("fig13", f"{AT_1_GB}, {POWERTRIP}", "fig13_static", AT_1_GB),
+    "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
+}
+"""{name: arguments of `ratio_to_best_static`}."""
 
 
 def values(results: Path) -> dict[str, str]:
@@ -43,21 +57,15 @@ def values(results: Path) -> dict[str, str]:
     evidence = read_kept(results / "paper")
     findings = [(claim, claim.finding(evidence)) for claim in CLAIMS]
     texts = {"summary": page.summary(findings), "table": f"\n\n{page.table(findings)}\n\n"}
-    for name, (figure, part) in QUOTED.items():
-        (ours,) = [f.ours for claim, f in findings if claim.figure == figure and part in claim.says]
-        ratio = re.search(r"((at (least|most) )?[\d.]+( \([^)]*\))?) times as long", ours)
-        texts[name] = ratio[1] if ratio else "(not run)"
-    for power in ("measured", "production", "renewable"):
-        (ours,) = [
-            f.ours for c, f in findings if c.figure.startswith(f"Fig 12, {power}") and "remains" in c.says
-        ]
-        ratio = re.search(r"([^,]+) times fixed radius", ours)
-        texts[f"{power}, radius"] = ratio[1].strip() if ratio else "(not run)"
+    for name, (study, *labels) in RATIOS.items():
+        texts[name] = ratio_of(*(variant(evidence, study, label) for label in labels)).text()
+    for name, arguments in TO_OPTIMAL.items():
+        texts[name] = ratio_to_best_static(evidence, *arguments)[0].text()
     last = {
         label: [int(run.rounds["num_sites"].iloc[-1]) for run in evidence["fig09"][label]]
-        for label in ("highest power", "fixed radius")
+        for label in (HIGHEST, RADIUS)
     }
-    sizes = sorted(Counter(last["highest power"]).items(), reverse=True)
+    sizes = sorted(Counter(last[HIGHEST]).items(), reverse=True)
     texts["highest, sites"] = ", ".join(f"{k} sites with {counted(n, 'seed')}" for k, n in sizes)
-    texts["radius, sites"] = f"{min(last['fixed radius'])} to {max(last['fixed radius'])}"
+    texts["radius, sites"] = f"{min(last[RADIUS])} to {max(last[RADIUS])}"
     return texts

@@ -17,7 +17,7 @@ from hpctrip.figures.league import FIXED, over_scenarios, ratios
 PAGES = ("docs/results/league.md",)
 QUOTED_ON = ("README.md",)
 END = "## On a laptop"
-"""What follows has no rows."""
+"""The rest of the page has no rows."""
 STATED = frozenset({"95 %", "0.1"})
 BASE, GOODPUT, ADAPTIVE = "PowerTrip", "goodput", "goodput-adaptive"
 FIELD = ("Oort-30", "FedCS-120", "TiFL-20", ADAPTIVE)

@@ -67,29 +67,32 @@ def best_static(evidence: Evidence, sweep: str, value: str = "") -> tuple[Times,
     seeds = next(iter(points.values())).seeds
     if len(seeds) < 2:
         raise Missing(f"study {sweep} has one seed, which cannot be left out")
-    chosen = {}
+    sizes, by_seed = [], []
     for seed in seeds:
-        others = {k: t.of_seeds(s for s in seeds if s != seed) for k, t in points.items()}
-        chosen[seed] = min(others, key=lambda k: others[k].place)
-    parts = [points[k].of_seeds([seed]) for seed, k in chosen.items()]
-    joined = Times(
-        seeds,
-        *(np.concatenate([getattr(t, name) for t in parts]) for name in ("spent_h", "arrived", "accuracies")),
-    )
-    counts = Counter(chosen.values()).most_common()
-    return joined, ", ".join(f"k = {k} for {counted(n, 'seed')}" for k, n in counts)
+        sizes.append(_best_k({k: t.of_seeds(s for s in seeds if s != seed) for k, t in points.items()}))
+        judged = points[sizes[-1]].of_seeds([seed])
+        by_seed.append((seed, judged.hours, judged.reached, judged.best_accuracy))
+    counts = Counter(sizes).most_common()
+    return Times.of(by_seed), ", ".join(f"k = {k} for {counted(n, 'seed')}" for k, n in counts)
+
+
+def ratio_to_best_static(
+    evidence: Evidence, study: str, fast: str, sweep: str, value: str = ""
+) -> tuple[Estimate, str]:
+    """(ratio of the times of a variant to those of static optimal, the sizes in words). `value`: label of another axis
+    of the sweep; empty: it has none."""
+    optimal, sizes = best_static(evidence, sweep, value)
+    (took,) = times(variant(evidence, study, fast))
+    if not shared_seeds(took, optimal):
+        raise Missing(f"studies {study} and {sweep} have no seed in common")
+    return compare(took, optimal), sizes
 
 
 def faster_than_best_static(
     evidence: Evidence, study: str, fast: str, sweep: str, share: float, value: str = ""
 ) -> Finding:
-    """A variant takes less time than static optimal (`best_static`), in the paper by the fraction `share`. `value`:
-    label of another axis of the sweep; empty: it has none."""
-    optimal, sizes = best_static(evidence, sweep, value)
-    (took,) = times(variant(evidence, study, fast))
-    if not shared_seeds(took, optimal):
-        raise Missing(f"studies {study} and {sweep} have no seed in common")
-    ratio = compare(took, optimal)
+    """A variant takes less time than static optimal (`ratio_to_best_static`), in the paper by the fraction `share`."""
+    ratio, sizes = ratio_to_best_static(evidence, study, fast, sweep, value)
     magnitude = against(ratio.complement, share, "{:.0%}")
     return Finding(verdict_of(ratio.complement), f"{in_words(ratio)} ({sizes})", magnitude, ratio.n)
 
@@ -100,6 +103,8 @@ def best_k_moves(evidence: Evidence, study: str, others: Sequence[tuple[str, str
     best, verdicts, parts = _best_k(times_by_k(evidence, study)), [], []
     for sweep, value in others:
         points = times_by_k(evidence, sweep, value)
+        if best not in points:
+            raise Missing(f"study {sweep} has no k = {best}")
         there = _best_k(points)
         ratio = compare(points[best], points[there])
         verdicts.append(verdict_of(ratio, 1.0))
@@ -168,8 +173,8 @@ def more_is_faster(evidence: Evidence, study: str) -> Finding:
     first, last = min(points), max(points)
     whole = compare(points[first], points[last])
     steps = [verdict_of(compare(less, more), 1.0) for less, more in pairwise(points.values())]
-    told = f"{steps.count(Verdict.MET)} of {len(steps)} steps between neighbours are told apart"
-    ours = f"k = {last} is {whole.text()} times as fast as k = {first}; {told}"
+    apart = f"{steps.count(Verdict.MET)} of {len(steps)} steps between neighbours are told apart"
+    ours = f"k = {last} is {whole.text()} times as fast as k = {first}; {apart}"
     return Finding(verdict_of(whole, 1.0), ours, num_seeds=whole.n)
 
 

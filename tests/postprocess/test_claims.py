@@ -223,6 +223,8 @@ def test_the_best_size_moves_where_it_takes_longer_than_that_of_another_sweep():
     moved = best_k_moves({"s": here, "t": there}, "s", (("t", ""),))
     assert moved.ordering is Verdict.MET and moved.ours == "k = 10; k = 40 in t (k = 10: 3 (3 to 3) times)"
     assert best_k_moves({"s": here, "t": here}, "s", (("t", ""),)).ordering is Verdict.UNDECIDED
+    with pytest.raises(Missing, match="study t has no k = 10"):
+        best_k_moves({"s": here, "t": of_sizes(k20=(2,), k40=(1,), k60=(3,))}, "s", (("t", ""),))
 
 
 def test_the_final_accuracy_is_the_mean_of_the_last_ten_rounds():

@@ -249,8 +249,8 @@ class CsvSignal(FileSignal):
         if places:
             energy = _ENERGIES[words[next(iter(before), places[0])]]
         far = (word for word in words if len(word) > 2 or word in ("lb", "kg"))
-        told = [word for word in (*before.values(), *far) if word in amounts]
-        return f"{amounts[told[0]] if told else amount} per {energy}".strip()
+        named = next((word for word in (*before.values(), *far) if word in amounts), None)
+        return f"{amounts[named] if named else amount} per {energy}".strip()
 
 
 @SIGNALS.add

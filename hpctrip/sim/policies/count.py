@@ -73,9 +73,7 @@ class DynamicCount(Component):
         clock = sites.clock if self.round_time == "clock" else self.round_time
         round_s = prefix_round_s(sites, order[: k[-1]], clock)[k - 1]
         in_time, before = prefix_in_time(sites, order[: k[-1]])[k - 1], num_sites
-        if (
-            np.isfinite(sites.deadline_s) and history.last
-        ):  # the gain is that of the updates that came in time
+        if np.isfinite(sites.deadline_s) and history.last:  # late updates brought nothing
             before = max(1, int(np.isin(history.last.cohort.status, _BACK).sum()))
         if self.gain == "scaled":
             gain = trend * (in_time / before) * np.log1p(before) / np.log1p(np.maximum(in_time, 1))
