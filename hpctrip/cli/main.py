@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import os
 import sys
@@ -82,7 +83,11 @@ def run_command() -> int:
 
 
 def end_process(code: int) -> NoReturn:
-    """End this process as Python does, but without destroying its modules, which takes a second for torch."""
+    """End this process as Python does, but without destroying its modules, which takes a second for torch.
+
+    A process that has used MPI ends by C's exit: MPICH tells its launcher only there that a rank is done, and the launcher
+    kills the others when a rank ends without.
+    """
     threading._shutdown()  # waits for threads that are no daemons
     atexit._run_exitfuncs()
     if mpi := sys.modules.get("mpi4py.MPI"):
@@ -92,4 +97,6 @@ def end_process(code: int) -> NoReturn:
             stream.flush()
         except OSError:  # a full disk, a closed pipe
             code = code or HpctripError.exit_code
+    if mpi:
+        ctypes.CDLL(None).exit(code)
     os._exit(code)

@@ -226,6 +226,26 @@ def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
     assert not files_in(folder)
 
 
+ENDS_LATER = """
+import time
+from mpi4py import MPI
+from hpctrip.cli.main import end_process
+
+finalize, rank = MPI.Finalize, MPI.COMM_WORLD.rank
+MPI.COMM_WORLD.Barrier()
+MPI.Finalize = lambda: (finalize(), rank == {late} and (time.sleep(1), print("alive", flush=True)))
+end_process({code} if rank == 0 else 0)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("late, code", [(0, 85), (1, 85), (0, 0)])
+def test_a_rank_that_ends_later_is_not_killed(late, code, folder, launch):
+    script = written(folder / "ends_later.py", ENDS_LATER.format(late=late, code=code))
+    ended = launch(2, script=script)
+    assert (ended.code, ended.out, ended.err) == (code, "alive\n", "")
+
+
 NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b"]
 WITH_A_NAME = {
     "an input": ["check", "NAME"],
