@@ -23,7 +23,7 @@ from hpctrip.cli.arguments import (
     store_option,
 )
 from hpctrip.cli.lists import SITE_OPTIONS, site_options
-from hpctrip.ranks.launched import launched_size
+from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 RESULTS = "results/studies"
 """Default folder of studies and their runs."""
+STARTS_RUNS = "start it once: it starts its runs itself (--jobs, --ranks)"
 
 
 class Jobs(click.IntRange):
@@ -96,6 +97,27 @@ sweep_option = click.option(
     help="First take up runs made elsewhere.",
 )
 @click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar='"NAME [KEY=VALUE]..."',
+    help="Make nothing: draw this figure of the study's finished runs, with its options and format=png,pdf,svg.",
+)
+@click.option(
+    "--artifact",
+    type=FILE,
+    metavar="FOLDER",
+    help="Make nothing: write what is finished, from inputs to figures, with environment, commands and checksums, "
+    "into this new folder, an RO-Crate.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "latex"]),
+    default="text",
+    help="latex: the table alone on stdout, for the package booktabs.",
+)
+@click.option(
     "--list", "listed", is_flag=True, help="Make nothing: say what is finished, running, failed or stale."
 )
 @click.option(
@@ -129,7 +151,7 @@ def study(path: str | None, **args: Any) -> None:
 
         run_task(args["task"], args["tasks"], lambda: _read(path, args))
     else:
-        _require_single_process("study")
+        refuse_launcher("study", STARTS_RUNS)
         _study(path, args)
 
 
@@ -159,10 +181,30 @@ def _study(path: str, args: dict[str, Any]) -> None:
 
         for text in report(lines, args["jobs"] or capacity()[0], args["samples_per_second"]):
             click.echo(printable(text, 1000))
+    elif args["figures"]:
+        _draw(studies, args["figures"])
+    elif args["artifact"]:
+        from hpctrip.studies.artifact import write_artifact
+
+        for each in studies:
+            folder = Path(args["artifact"], *([each.name] if len(studies) > 1 else []))
+            for text in write_artifact(each, folder):
+                click.echo(printable(text, 1000))
     elif args["submitted"]:
         _submit(path, studies, [line for line in lines if line.can_be_made], args)
     else:
-        runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line())
+        latex = args["form"] == "latex"
+        runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line(), latex)
+
+
+def _draw(studies: list[Study], figures: tuple[str, ...]) -> None:
+    from hpctrip.studies.file import Picture
+
+    pictures = [Picture.of_text(text) for text in figures]
+    for study in studies:
+        for picture in pictures:
+            for line in study.draw(picture):
+                click.echo(printable(line, 1000))
 
 
 def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[str, Any]) -> None:
@@ -237,7 +279,7 @@ def _sweep(
     from hpctrip.studies.run import run
     from hpctrip.studies.studies import sweep_study
 
-    _require_single_process("run --sweep")
+    refuse_launcher("run --sweep", STARTS_RUNS)
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if overwrite:
@@ -253,9 +295,3 @@ def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:
         if fault.place.startswith(f"{key.strip()} = ") and ("," in value or ".." in value):
             return replace(fault, way_out=f"for several values: --sweep {line}")
     return fault
-
-
-def _require_single_process(command: str) -> None:
-    if launched_size() > 1:
-        problem = f"was started {launched_size()} times by a launcher"
-        raise InputError(command, problem, "start it once: it starts its runs itself (--jobs, --ranks)")

@@ -9,7 +9,7 @@ a run of the same name was last finished, which shows that a run is stale.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +23,11 @@ from hpctrip.config.identity import VERSION
 from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
-from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, StudyFile
+from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
-from hpctrip.studies.tables import results_of, write_tables
+from hpctrip.studies.tables import latex_lines, results_of, write_tables
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,19 @@ class Study:
             if not has_header:  # a new ledger, or that of other axes
                 self._write_ledger()
 
-    def conclude(self) -> list[str]:
-        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print."""
-        lines = self.write_ledger()
-        runs = {
+    def finished(self, lines: Iterable[RunState]) -> dict[str, Run]:
+        """{identity: run} of the finished runs, as the study has them."""
+        return {
             line.entry.identity: as_in_study(line.run if line.imported else open_run(line.file), line.entry)
             for line in lines
             if line.finished
         }
+
+    def conclude(self, latex: bool = False) -> list[str]:
+        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print; with `latex`,
+        these are the table alone."""
+        lines = self.write_ledger()
+        runs = self.finished(lines)
         facts = {
             "study": self.file.name,
             "folder": self.name,
@@ -94,27 +99,31 @@ class Study:
             "overlays": ", ".join(Path(file).name for file in self.file.overlays),
         }
         report = write_tables(self.folder, facts, lines, runs)
-        if runs:
-            report += self._draw(list(runs.values()))
-        return report
-
-    def _draw(self, runs: Sequence[Run]) -> Iterator[str]:
-        """Draw the figures. One that cannot be drawn of these runs (too few, or imported ones without the tables that
-        it needs) is left out. Yields the lines to print."""
         names = [picture.name for picture in self.file.figure]
-        for number, picture in enumerate(self.file.figure):
-            from hpctrip.figures import FIGURES  # heavy
-
-            draw, earlier = FIGURES[picture.name], names[:number].count(picture.name)
-            assert draw.source.of_study is not None  # the study file was checked
+        for number, picture in enumerate(self.file.figure if runs else ()):
+            earlier = names[:number].count(picture.name)
             try:
-                drawing = draw(draw.source.of_study(runs), **picture.options())
-            except InputError as error:
-                yield f"figure {picture.name} not drawn: {error.faults[0]}"
-                continue
-            file = f"{picture.name}{f'_{earlier + 1}' if earlier else ''}.png"
-            yield from drawing.lines
-            yield from drawing.save(self.folder / "figures" / file, overwrite=True)
+                report += self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
+            except InputError as error:  # too few runs, or imported ones without the tables that it needs
+                report.append(f"figure {picture.name} not drawn: {error.faults[0]}")
+        return latex_lines(self.title, lines) if latex else report
+
+    def draw(self, picture: Picture) -> list[str]:
+        """Draw a figure of the finished runs. Returns the lines to print. Raises InputError where that is
+        impossible."""
+        if not (runs := self.finished(self.lines())):
+            raise InputError(f"study {self.name}", "has no finished run to draw", "make its runs first")
+        return self._draw(picture, runs, picture.stem)
+
+    def _draw(self, picture: Picture, runs: Mapping[str, Run], stem: str) -> list[str]:
+        from hpctrip.figures import FIGURES  # heavy
+
+        draw = FIGURES[picture.name]
+        assert draw.source.of_study is not None  # the study file was checked
+        drawing = draw(draw.source.of_study(list(runs.values())), **picture.options())
+        files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
+        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
+        return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
 
     def _lines(self, entries: Iterable[Entry]) -> list[RunState]:
         """Current status of these runs; STALE and `earlier` come from the ledger."""

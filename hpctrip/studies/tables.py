@@ -52,6 +52,13 @@ def write_tables(
     ]
 
 
+def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
+    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment."""
+    cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=HEAD)
+    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(HEAD) - 1)}")
+    return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
+
+
 def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
     """One row per run of the grid. What a run does not have is empty: results before its first round, keys of other
     kinds of a table. `clock_s` is the simulated time at the end."""
@@ -75,7 +82,7 @@ def results_of(run: Run | None) -> dict[str, Any]:
             "wall_s": wall_s(run),
             **{name: _total(run, name) for name in TOTALS},
             "synthetic": ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"]),
-            "made_with": _made_with(run),
+            "made_with": made_with(run),
         }
     return results
 
@@ -93,7 +100,7 @@ def wall_s(run: Run) -> float:
     return float(run.meta["wall_s"] if "wall_s" in run.meta else run.rounds["wall_s"].sum())
 
 
-def _made_with(run: Run) -> str:
+def made_with(run: Run) -> str:
     """The version and commit of hpctrip that made a run."""
     if "made_with" in run.meta:
         return str(run.meta["made_with"])
