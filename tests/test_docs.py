@@ -96,6 +96,17 @@ def test_every_command_of_the_docs_is_understood(words, folder):
             read_input(*given)
 
 
+@pytest.mark.parametrize("name", sorted(name for name in FILES if name.startswith("example_")))
+def test_the_examples_of_the_gallery_run(name, folder, capsys):
+    exec(FILES[name], {})
+    assert capsys.readouterr().out
+
+
+def test_the_gallery_has_six_short_examples():
+    lengths = {name: len(text.splitlines()) for name, text in FILES.items() if name.startswith("example_")}
+    assert len(lengths) == 6 and max(lengths.values()) <= 12, lengths
+
+
 def test_the_policy_the_power_model_and_the_partition_of_the_docs_run(folder, trained):
     run = trained(
         "plugins=['nearest.py', 'day_night.py', 'by_position.py']",

@@ -68,10 +68,11 @@ class Drawing:
 
     _repr_png_ = image  # notebooks show it
 
-    def save(self, path: Path, overwrite: bool = False) -> list[str]:
+    def save(self, path: str | Path, overwrite: bool = False) -> list[str]:
         """Write the picture and, beside it, its numbers; returns what is to be printed. An earlier picture of this
         figure is replaced, and so are its numbers. Anything else raises InputError, unless it is to `overwrite`."""
-        numbers, table = path.with_suffix(".csv"), csv_bytes(self.table)
+        path, table = Path(path), csv_bytes(self.table)
+        numbers = path.with_suffix(".csv")
         if not overwrite:
             self._refuse_others(path, numbers, table)
         for file in (path, numbers):
