@@ -133,7 +133,7 @@ def has_whiskers(n: int) -> bool:
 
 def beside_mean(n: int) -> np.ndarray:
     """[n] places of single seeds in a row or column of height 1 around 0, apart from MEAN, the place of their mean."""
-    return np.linspace(-0.06, 0.26, n) if n > 1 else np.full(n, 0.1)
+    return np.linspace(0.0, 0.28, n) if n > 1 else np.full(n, 0.1)
 
 
 def band(axes: Axes, x: Any, low: Any, high: Any, look: dict[str, Any]) -> None:
