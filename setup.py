@@ -58,7 +58,14 @@ setup(
     # hpctrip/inputs and hpctrip/slurm are links to the folders at the top: found there whether installed or not
     package_data={
         "hpctrip": [
-            *("runner/*.toml", "inputs/*.toml", "inputs/*/*.toml", "slurm/*.sh", "py.typed"),
+            *(
+                "runner/*.toml",
+                "inputs/*.toml",
+                "inputs/*/*.toml",
+                "inputs/new/*.py",
+                "slurm/*.sh",
+                "py.typed",
+            ),
             "sim/hardware/curves/*.csv",
         ]
     },

@@ -178,7 +178,7 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
     assert loaded.stdout.split() == []
 
 
-@pytest.mark.parametrize("command", ["keys", "inputs", "policies", "check inputs/smoke.toml"])
+@pytest.mark.parametrize("command", ["keys", "inputs", "check inputs/smoke.toml"])
 def test_a_command_that_trains_nothing_loads_nothing_heavy(command):
     code = f"""import atexit, sys
 from hpctrip.cli.main import main

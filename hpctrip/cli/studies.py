@@ -23,7 +23,7 @@ from hpctrip.cli.arguments import (
     store_option,
 )
 from hpctrip.cli.lists import SITE_OPTIONS, site_options
-from hpctrip.ranks.launched import launched_size
+from hpctrip.ranks.launched import launched_rank, launched_size
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 if TYPE_CHECKING:
@@ -208,6 +208,10 @@ def run(
     With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then
     names its folder, and the same command goes on with what is missing.
     """
+    if not run_input["paths"] and launched_rank() == 0:
+        click.echo(
+            "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
+        )
     if sweeps:
         _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
         return
