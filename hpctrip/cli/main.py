@@ -85,8 +85,8 @@ def run_command() -> int:
 def end_process(code: int) -> NoReturn:
     """End this process as Python does, but without destroying its modules, which takes a second for torch.
 
-    A process that has used MPI ends by C's exit: MPICH tells its launcher only there that a rank is done, and the launcher
-    kills the others when a rank ends without.
+    A process that has used MPI ends by C's exit: MPICH tells its launcher only there that a rank is done, and the
+    launcher kills the others when a rank ends without.
     """
     threading._shutdown()  # waits for threads that are no daemons
     atexit._run_exitfuncs()
