@@ -127,17 +127,17 @@ def study(path: str | None, **args: Any) -> None:
     elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
-        run_task(args["task"], args["tasks"], lambda: _read(path, args))
+        run_task(args["task"], args["tasks"], lambda name: _read(path, args, checked=False, name=name))
     else:
         _require_single_process("study")
         _study(path, args)
 
 
-def _read(path: str, args: dict[str, Any]) -> list[Study]:
+def _read(path: str, args: dict[str, Any], checked: bool, name: str = "") -> list[Study]:
     from hpctrip.studies.studies import read_studies, study_file
 
     options = (args[name] for name in ("overrides", "sweeps", "plugins", "small"))
-    return read_studies(study_file(path), Path(args["out"]), *options)
+    return read_studies(study_file(path), Path(args["out"]), *options, checked, name)
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
@@ -145,7 +145,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies.imported import import_runs
     from hpctrip.studies.studies import all_entries
 
-    studies = _read(path, args)
+    studies = _read(path, args, checked=not args["listed"])
     for ledger in args["imports"]:
         line = import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs")
         click.echo(printable(line, 1000))
