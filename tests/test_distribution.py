@@ -169,7 +169,9 @@ def test_a_wheel_is_typed_and_names_no_person_and_no_place_but_the_paper(wheel):
         "Paper, https://arxiv.org/abs/2507.17904"
     ]
     assert "Author: The hpctrip authors" in text and "@" not in text
-    assert "https://arxiv.org" in readme and not re.findall(r"\]\((?!https:)", readme)  # PyPI has no other page
+    assert "https://arxiv.org" in readme and not re.findall(
+        r"\]\((?!https:)", readme
+    )  # PyPI has no other page
 
 
 def test_a_source_distribution_holds_every_file_of_the_repository(source, tmp_path):

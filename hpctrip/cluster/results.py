@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 _SHARED = (
     *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
     *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
-    "synthetic_signals",
+    *("synthetic_signals", "slurm_cluster", "slurm_job", "slurm_step", "slurm_nodes"),
 )
 ATTRIBUTES: dict[str, Attribute] = {
     **{name: RUN_ATTRIBUTES[name] for name in _SHARED},

@@ -60,20 +60,23 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
         raise InputError("the runs", problem, "give them, or name another --baseline")
     table = pd.DataFrame(rows)
     order = table.groupby("policy")["ratio"].median().sort_values(kind="stable").index.tolist()
-    names = [style.counted_name(policy, int((table["policy"] == policy).sum()), 22) for policy in order]
+    numbers = [int((table["policy"] == policy).sum()) for policy in order]
+    names = [style.counted_name(policy, n, 22) for policy, n in zip(order, numbers, strict=True)]
     picture, axes = style.rows(names, 1.3)
     axes.axvline(1, color="black", linewidth=0.8)
     for y, policy in enumerate(order):
         own = table[table["policy"] == policy]
-        for ratio, how in zip(own["ratio"], own["is"], strict=True):
+        for ratio, how, place in zip(own["ratio"], own["is"], style.beside_mean(len(own)), strict=True):
             face = "black" if how == "exact" else "white"
-            axes.plot(ratio, y, "o", color="black", markersize=3, markerfacecolor=face, markeredgewidth=0.6)
+            name = "one scenario" if how == "exact" else f"one scenario: {how}"
+            look = {"color": "black", "markersize": 3, "markerfacecolor": face, "markeredgewidth": 0.6}
+            axes.plot(ratio, y + place, "o", label=name if math.isfinite(ratio) else None, **look)
         style.mean_bar(axes, y, over_scenarios(own, "ratio", "is"))
     axes.set_xscale("log")
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
     _number(axes)
     style.grid(axes, "x")
-    style.finish(picture, reading.provenance(runs))
+    style.finish(picture, f"{style.counts(numbers, 'scenario')}; {reading.provenance(runs)}")
     lines = [*summaries(table, order), *(f"scenario {name}" for name in scenarios)]
     if split is not None:
         begins = table["scenario"].str.partition(": ")[2].str.startswith(split)
