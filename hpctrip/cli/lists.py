@@ -17,15 +17,19 @@ from hpctrip.config.package_data import TEMPLATES
 
 @click.command()
 @click.argument("name", required=False)
-def keys(name: str | None) -> None:
-    """Describe every key of the input file, or those that NAME means.
+@click.option("--all", "all_keys", is_flag=True, help="Describe all keys.")
+def keys(name: str | None, all_keys: bool) -> None:
+    """List the keys of the input that are used first; describe those that NAME means, or all.
 
     NAME is a table (policy), a kind (powertrip), a key (lr), or several of them joined by dots (policy.k). Printed are
     the default, what a value may be, its bounds and units, and whether it changes a result.
     """
-    from hpctrip.cli.reference import show_keys
+    from hpctrip.cli.reference import show_first_keys, show_keys
 
-    show_keys(name)
+    if name is None and not all_keys:
+        show_first_keys()
+    else:
+        show_keys(name)
 
 
 @click.command()
