@@ -23,7 +23,7 @@ from hpctrip.cli.arguments import (
     store_option,
 )
 from hpctrip.cli.lists import SITE_OPTIONS, site_options
-from hpctrip.ranks.launched import refuse_launcher
+from hpctrip.ranks.launched import launched_rank, refuse_launcher
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 if TYPE_CHECKING:
@@ -149,17 +149,17 @@ def study(path: str | None, **args: Any) -> None:
     elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
-        run_task(args["task"], args["tasks"], lambda: _read(path, args))
+        run_task(args["task"], args["tasks"], lambda name: _read(path, args, checked=False, name=name))
     else:
         refuse_launcher("study", STARTS_RUNS)
         _study(path, args)
 
 
-def _read(path: str, args: dict[str, Any]) -> list[Study]:
+def _read(path: str, args: dict[str, Any], checked: bool, name: str = "") -> list[Study]:
     from hpctrip.studies.studies import read_studies, study_file
 
     options = (args[name] for name in ("overrides", "sweeps", "plugins", "small"))
-    return read_studies(study_file(path), Path(args["out"]), *options)
+    return read_studies(study_file(path), Path(args["out"]), *options, checked, name)
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies.imported import import_runs
     from hpctrip.studies.studies import all_entries
 
-    studies = _read(path, args)
+    studies = _read(path, args, checked=not args["listed"])
     for ledger in args["imports"]:
         line = import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs")
         click.echo(printable(line, 1000))
@@ -250,6 +250,10 @@ def run(
     With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then
     names its folder, and the same command goes on with what is missing.
     """
+    if not run_input["paths"] and launched_rank() == 0:
+        click.echo(
+            "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
+        )
     if sweeps:
         _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
         return

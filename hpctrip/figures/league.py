@@ -16,10 +16,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import click
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -30,6 +29,9 @@ from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FIXED = ("static", "first-back")
 DYNAMIC = "dynamic"
@@ -86,6 +88,8 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
 
 def _number(axes: Axes) -> None:
     """Give a logarithmic axis of ratios, on which 1 is, at least two numbers and at most a dozen."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
     low, high = axes.get_xlim()
     by_decade = LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,))
     axes.xaxis.set_major_locator(MaxNLocator(5) if high < 4 * low else by_decade)

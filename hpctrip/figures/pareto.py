@@ -10,10 +10,9 @@ drawn where the runs know them ([carbon], [price]).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -24,6 +23,9 @@ from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST = 40
 """Largest number of points in a legible figure."""

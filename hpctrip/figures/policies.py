@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -19,6 +18,9 @@ from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Bar = tuple[Group, Times]
 MOST = 100

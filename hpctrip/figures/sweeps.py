@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.transforms import ScaledTranslation
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -19,6 +18,9 @@ from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SWEPT = click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept.")
 EARLY = 20
@@ -281,6 +283,8 @@ def draw_ratios(axes: Axes, ratios: dict[int, Estimate]) -> None:
 
 def draw_seeds(axes: Axes, points: list[tuple[int, float]]) -> None:
     """Dots at (k, value), some points of print to the right of the means."""
+    from matplotlib.transforms import ScaledTranslation
+
     if points:
         beside = axes.transData + ScaledTranslation(4 / 72, 0, axes.figure.dpi_scale_trans)
         look = {"color": "black", "markersize": 2.5, "zorder": 3, "transform": beside}

@@ -176,7 +176,7 @@ def device_name(device: torch.device) -> str:
 
 def machine_notes(everyone: Sequence[RankFacts]) -> list[str]:
     """Lines for the user about the machines, printed before the first round."""
-    hint = "`python -m hpctrip knobs --restore` there puts it back"
+    hint = "`hpctrip gpu-settings --restore` there puts it back"
     return [
         *(f"{rank.host}: warning: {line}; {hint}" for rank in everyone for line in rank.left),
         *(f"{rank.host}: set {line}" for rank in everyone for line in rank.knobs.made),

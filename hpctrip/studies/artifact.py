@@ -31,7 +31,7 @@ from hpctrip.record.environment import environment
 from hpctrip.record.merge import csv_bytes
 from hpctrip.runner.provenance import WORKLOAD, files_of_input
 from hpctrip.studies.run_store import RunState
-from hpctrip.studies.study import Study
+from hpctrip.studies.study import Study, opened
 from hpctrip.studies.tables import made_with, wall_s
 
 FILES, PLUGINS = "inputs/files", "inputs/plugins"
@@ -61,7 +61,7 @@ def write_artifact(study: Study, folder: Path) -> list[str]:
         raise InputError(str(folder), "exists already", "name a new folder")
     study.conclude()
     states = study.lines()
-    finished = [state for state in states if state.finished]
+    finished = [opened(state) for state in states if state.finished]
     if not finished:
         raise InputError(f"study {study.name}", "has no finished run", "make its runs first")
     try:

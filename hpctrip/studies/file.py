@@ -28,6 +28,7 @@ LAST_COLUMNS = (
     "rules",
     "reason",
     "file",
+    "file_state",
     "earlier",
 )
 """Columns of the ledger. The axes are further columns after the seed, so no axis may have one of these names."""
@@ -55,7 +56,7 @@ def _seeds(value: Any) -> list[int]:
     return seeds
 
 
-Seeds = Annotated[list[int], BeforeValidator(_seeds)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], BeforeValidator(_seeds)]
 
 
 class _WithTables(Component):

@@ -7,11 +7,9 @@ import re
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import BestEffortStream
@@ -20,6 +18,9 @@ from hpctrip.studies.execute import Child, Executor, capacity, launcher
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus
 from hpctrip.studies.study import Study
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 
 def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
@@ -119,6 +120,9 @@ class Display:
 
     def __init__(self, total: int, finished: int, stream: TextIO):
         """`finished` of the `total` runs were finished before."""
+        from rich.console import Console  # heavy
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
         unbreakable = BestEffortStream(stream)  # the study goes on if the output breaks
         self._console = Console(file=unbreakable, highlight=False, soft_wrap=True)
         self._ended = Counter({RunStatus.FINISHED: finished})

@@ -26,11 +26,10 @@ from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
 from hpctrip.studies.run_store import RunState
 
 
-def write_tables(
-    folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], runs: Mapping[str, Run]
-) -> list[str]:
-    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `runs`
-    are the finished runs by identity. Returns the lines to print."""
+def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunState]) -> list[str]:
+    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; finished
+    `lines` have their run. Returns the lines to print."""
+    runs = {line.entry.identity: line.run for line in lines if line.finished and line.run}
     cells, numbers = zip(*_variants(lines), strict=True)
     curves = {name: run.rounds[list(CURVE_COLUMNS)] for name, run in runs.items()}
     sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none

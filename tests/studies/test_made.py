@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -17,6 +18,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.config.inputs import deep, resolved
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
+from hpctrip.runner.experiment import resolve
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies import grid, run_store
 from hpctrip.studies.run_store import RunStore, differences
@@ -189,6 +191,36 @@ def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, 
     assert set(statuses(study(copied, "--list")).values()) == {"finished"}
 
 
+def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written(copied, study, monkeypatch):
+    opened = []
+    monkeypatch.setattr(run_store, "open_run", lambda file: opened.append(file) or open_run(file))
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"} and opened == []
+    changed = sorted((copied / "out/runs").glob("*.h5"))[0]
+    os.utime(changed)
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"} and opened == [changed]
+
+
+def test_the_seeds_of_a_combination_share_its_validation_and_a_task_reads_its_own(copied, monkeypatch):
+    validated = []
+    monkeypatch.setattr(grid, "resolve", lambda *tables: validated.append(tables) or resolve(*tables))
+    many = str(copied / "study.toml"), copied / "out", ["seed=0..49"]
+    (study,) = read_studies(*many)
+    assert len(study.entries) == 100 and len(validated) == 2
+    alone = [
+        read_studies(str(copied / "study.toml"), copied / "out", [f"seed={seed}"])[0] for seed in (0, 49)
+    ]
+    identities = [entry.identity for one in alone for entry in one.entries]
+    assert identities == [study.entries[number].identity for number in (0, 50, 49, 99)]
+    validated.clear()
+    (task,) = read_studies(*many, name=study.entries[60].name)
+    assert task.entries == [study.entries[60]] and len(validated) == 1
+
+
+def test_a_study_without_a_target_has_a_ledger(copied):
+    read_studies(str(copied / "study.toml"), copied / "out", ["stop.target_accuracy=none"])[0].write_ledger()
+    assert set(ledger_of(copied)["target_accuracy"]) == {""}
+
+
 def test_another_clock_takes_what_was_trained(copied, study):
     before = ledger_of(copied).loc["policy.k = 3, seed 5"]
     ended = study(copied, "-o", "timing.clock=mean-power", "--only", "k = 3, seed 5")
@@ -266,7 +298,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
     assert imported.code == 0, imported.err
     assert "4 finished runs taken up" in imported.out and "to make" not in imported.out
-    left_out = ["file", "wall_s"]
+    left_out = ["file", "file_state", "wall_s"]
     pd.testing.assert_frame_equal(
         ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
     )

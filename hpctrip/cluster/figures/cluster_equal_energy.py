@@ -7,8 +7,6 @@ that of PowerFlow, which needs no more energy, against the load. Above the line 
 
 from __future__ import annotations
 
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
 from hpctrip.base.frames import pd
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
@@ -24,6 +22,8 @@ WORDS = {"off": "idle nodes switched off", "always-on": "nodes always on", "host
 @figure(csv_table(texts=TEXTS, numbers=NUMBERS))
 def plot(table: pd.DataFrame) -> Drawing:
     """Draw one panel for each account. `table`: the rows of the benchmark."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
     table = table.sort_values("load", kind="stable")
     picture = style.figure(3.4, style.PAGE_INCHES)
@@ -38,7 +38,7 @@ def plot(table: pd.DataFrame) -> Drawing:
             axes.plot(rows["load"], rows["ratio"], markersize=4, label=baseline, **look)
         axes.set(xlabel="Arrivals of jobs (times those of the trace)", yscale="log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_title(", ".join(WORDS.get(part, part) for part in account.split("+")))
         style.grid(axes, "both")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from hpctrip.base.stats import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMN_INCHES = 3.35
 """Width of one column of a two-column paper."""
@@ -73,7 +73,7 @@ LOOK = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "axes.prop_cycle": f"cycler(color={CYCLE})",
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "xtick.major.width": 0.6,
@@ -93,6 +93,8 @@ LOOK = {
 
 def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
     """An empty figure of a column's width whose parts never overlap."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width_inches, height_inches), layout="constrained")
 
 
@@ -203,6 +205,8 @@ def grid(axes: Axes, axis: str) -> None:
 
 def whole_numbers(axes: Axes, axis: str) -> None:
     """Ticks at whole numbers only, of what is counted."""
+    from matplotlib.ticker import MaxNLocator
+
     getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
 
 
