@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -28,6 +28,9 @@ from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
 from hpctrip.runner.session import launch
 
+if TYPE_CHECKING:
+    from hpctrip.figures import Drawing
+
 Inputs = str | Path | Iterable[str | Path]
 Overrides = Mapping[str, Any] | None
 
@@ -36,7 +39,7 @@ class Run(reader.Run):
     """Results file of one run, in memory: `rounds`, `sites`, `cohorts` and `candidates` are pandas data frames, `meta`
     holds its attributes, `input` its resolved input. A notebook shows its summary."""
 
-    def plot(self, figure: str = "summary", **options: Any) -> Any:
+    def plot(self, figure: str = "summary", **options: Any) -> Drawing:
         """Draw a figure of this run, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
@@ -51,7 +54,7 @@ class Cluster(results.ClusterRun):
     """Results file of one simulated cluster, in memory: `jobs` and `intervals` are pandas data frames, `meta` and
     `input` as in `Run`. A notebook shows its summary."""
 
-    def plot(self, figure: str = "cluster_time", **options: Any) -> Any:
+    def plot(self, figure: str = "cluster_time", **options: Any) -> Drawing:
         """Draw a figure of this cluster, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
@@ -227,7 +230,7 @@ def open(path: str | Path) -> Run | Cluster:
     return _as_public_class(open_results(_text(path)))
 
 
-def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Any:
+def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Drawing:
     """Draw one of the figures that `hpctrip plot` lists, of one or several runs or clusters.
 
     `options` are those of the command, with _ for -. Returns a Drawing with `picture` (a matplotlib figure), `table`

@@ -136,7 +136,7 @@ run = hpctrip.run("inputs/smoke.toml", {"policy.kind": "static", "policy.k": 5},
 print(run.status, run.meta["policy"], run.time_to_accuracy_s / 3600, len(run.rounds))
 more = hpctrip.resume(run.path, overrides={"stop.max_rounds": 3})
 drawing = hpctrip.plot("curves", [run, more], target=0.4)
-drawing.picture.savefig("curves.pdf")
+drawing.save("curves.pdf")
 print(len(hpctrip.study("fig09", small=True)), hpctrip.simulate().counted)
 on_ranks = hpctrip.run(launched=True)
 print("rank 0" if on_ranks is not None else "another rank")
