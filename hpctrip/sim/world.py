@@ -156,14 +156,12 @@ class World:
         in the middle of each step of the supply."""
         return mean(self.power_fraction, self.supply.next_change_s, start_s, end_s)
 
-    def next_change_s(self, clock_s: float) -> float:
-        """The first time after `clock_s` at which the power of a site may change; inf: never."""
-        return min(self.supply.next_change_s(clock_s), self.outages.next_change_s(clock_s))
-
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Throughput fraction of each site at this power, [N], relative to full power; 0 without power."""
+        """Throughput fraction at this power, [N] or that of some sites, relative to full power; 0 without power."""
         place, what = config_key("throughput", self.throughput), "the throughput fractions"
-        fraction = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
+        fraction = numbers(
+            self.throughput.fraction(power_fraction), power_fraction.shape, 0.0, 1.0, place, what
+        )
         return np.where(power_fraction > 0, fraction, 0.0)
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
@@ -171,37 +169,30 @@ class World:
         return self.throughput_of(self.power_fraction(clock_s))
 
 
-class _SupplyAmong(PowerSupply):
-    """The supply of some sites of a world, which asks that of all N once a step."""
+class CohortPower:
+    """Power of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. A change of
+    one site's power costs k sites: the supply is asked for all N once a step."""
 
-    def __init__(self, world: World, sites: np.ndarray):
+    def __init__(self, world: World, sites: np.ndarray, start_s: float):
         self._world, self._sites = world, sites
-        self._power, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
+        self._outages = world.outages.among(sites, start_s + world.deadline_s)
+        self._spent = np.broadcast_to(world.spent, len(world))[sites]
+        self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 
     def at(self, clock_s: float) -> np.ndarray:
-        """Power fraction of these sites, [k]."""
+        """P_i(t), [k]; 0 where a site is out."""
         if not self._from_s <= clock_s < self._until_s:
-            self._power = self._world.supplied(clock_s)[self._sites]
-            self._from_s, self._until_s = clock_s, self.next_change_s(clock_s)
-        return self._power
+            self._supplied = self._world.supplied(clock_s)[self._sites]
+            self._from_s, self._until_s = clock_s, self._world.supply.next_change_s(clock_s)
+        return np.where(self._outages.at(clock_s) | self._spent, 0.0, self._supplied)
+
+    def throughput_at(self, clock_s: float) -> np.ndarray:
+        """Throughput fraction of each site, [k]."""
+        return self._world.throughput_of(self.at(clock_s))
 
     def next_change_s(self, clock_s: float) -> float:
-        """The end of the present step."""
-        return self._world.supply.next_change_s(clock_s)
-
-
-def _among(world: World, sites: np.ndarray, start_s: float) -> World:
-    """The world of these sites [k] alone in a round from `start_s`: a change of one's power costs k sites, not N."""
-    return replace(
-        world,
-        distance_m=world.distance_m[sites],
-        bandwidth_bps=world.bandwidth_bps[sites],
-        comm_s=world.comm_s[sites],
-        supply=_SupplyAmong(world, sites),
-        outages=world.outages.among(sites, start_s + world.deadline_s),
-        signals={table: replace(signal, zone=signal.zone[sites]) for table, signal in world.signals.items()},
-        spent=np.broadcast_to(world.spent, len(world))[sites],
-    )
+        """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
+        return min(self._world.supply.next_change_s(clock_s), self._outages.next_change_s(clock_s))
 
 
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
@@ -240,10 +231,10 @@ def round_times(
     sites = cohort[asked]
     lost, extra_s = world.faults.wan(round, len(world), world.seed)
     comm_s[asked] = np.maximum(world.comm_s[sites], len(sites) * world.link_s) + extra_s[sites]
-    local = _among(world, sites, start_s)
+    power = CohortPower(world, sites, start_s)
     compute_s[asked] = world.timing.elapsed_compute_s(
-        local.throughput_fraction,
-        local.next_change_s,
+        power.throughput_at,
+        power.next_change_s,
         start_s,
         work_s[sites],
         float(work_s.sum()),
@@ -285,10 +276,10 @@ def bill(
     sent_s = np.where(sends, np.minimum(computed_s + comm_s, end_s), end_s)
     until_s = np.where(asked, end_s if world.accounts.waiting == "idle" else sent_s, start_s)
     sums = {name: np.zeros(len(cohort)) for name in SPENT}
-    frozen, local = world.timing.power == "frozen", _among(world, cohort, start_s)
+    frozen, supplied = world.timing.power == "frozen", CohortPower(world, cohort, start_s)
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
     if not frozen:
-        changes["power"] = local.next_change_s
+        changes["power"] = supplied.next_change_s
 
     def change_s(clock_s: float) -> float:
         return min(next_change_s(clock_s) for next_change_s in changes.values())
@@ -296,7 +287,7 @@ def bill(
     for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
-        power = local.power_fraction(start_s if frozen else at_s)
+        power = supplied.at(start_s if frozen else at_s)
         busy_w, waiting_w = world.throughput.checked_draw_w(power)
         begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
         joules = {
@@ -305,8 +296,8 @@ def bill(
             "comm_energy_j": np.where(begins, world.comm_energy_j, 0.0),
         }
         kwh = sum(joules.values()) / J_PER_KWH
-        joules["carbon_g"] = kwh * local.signals["carbon"].at(at_s)
-        joules["cost"] = kwh * local.signals["price"].at(at_s)
+        joules["carbon_g"] = kwh * world.signals["carbon"].at(at_s, cohort)
+        joules["cost"] = kwh * world.signals["price"].at(at_s, cohort)
         for name, amount in joules.items():
             sums[name] += amount
         if last:
