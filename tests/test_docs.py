@@ -14,6 +14,7 @@ from hpctrip.base.errors import EXIT_CODES
 from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.component import registry_of
+from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
 
 ROOT = Path(__file__).parents[1]
@@ -120,6 +121,17 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
     run = trained("plugins=['plateau.py']", *lines)
     assert run.meta["stop_reason"] == "callbacks.plateau: best accuracy 0.000 since round 0"
     assert len(run.rounds) == 3
+
+
+def test_the_sites_of_the_docs_are_those_of_a_run(folder, trained, hpctrip):
+    page = PAGES["docs/howto/sites.md"]
+    checked, ran = commands(page)
+    said = [line for line in hpctrip(*checked[3:]).out.splitlines() if line.startswith("# sites")]
+    assert said == re.findall("# sites.*", page)
+    run = trained(*ran[5::2], "stop.max_rounds=1")
+    assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
+    assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
+    assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
 
 
 def test_the_trace_of_the_docs_is_read(folder):

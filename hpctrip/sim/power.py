@@ -6,6 +6,8 @@ T steps of a trace.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Annotated, Literal, Self
 
@@ -16,7 +18,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.series import Signal, next_step_s
-from hpctrip.base.validate import instance, positive
+from hpctrip.base.text import unknown_name
+from hpctrip.base.validate import columns, instance, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
@@ -25,6 +28,7 @@ from hpctrip.sim.traces.files import Flags, TimeUnit, TraceSet, read_trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 POWER_MODELS = Registry("power model", default="uniform")
+_logger = logging.getLogger(__name__)
 
 
 class PowerSupply:
@@ -62,19 +66,26 @@ class PowerModel(Component):
         """The supply of `num_sites` sites. Drawn from named streams: the same seed gives the same power."""
         raise NotImplementedError
 
-    def checked_supply(self, num_sites: int, seed: int) -> PowerSupply:
-        """The supply. InputError where it is none; its fractions are checked where they are asked for (`World`)."""
+    def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> PowerSupply:
+        """The supply of sites with these columns (`SitePlacement.columns`), whose fraction is 1 at so many watts [N].
+        By default neither matters."""
+        if "power_trace" in sites:
+            _logger.warning(
+                "%s follows no trace: the sites' column power_trace is not used", config_key("power", self)
+            )
+        return self.supply(len(full_power_w), seed)
+
+    def checked_supply(
+        self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int
+    ) -> PowerSupply:
+        """`supply_at`. InputError where it is none; its fractions are checked where they are asked for (`World`)."""
         place = config_key("power", self)
-        supply = instance(self.supply(num_sites, seed), PowerSupply, place, "its supply")
+        supply = instance(self.supply_at(sites, full_power_w, seed), PowerSupply, place, "its supply")
         positive(supply.step_s, place, "step_s")
         instance(supply.synthetic, bool, place, "synthetic")
         if supply.calendar is not None:
             instance(supply.calendar, Calendar, place, "its calendar")
-        for name, values in instance(supply.describe(), dict, place, "its description").items():
-            array = np.asarray(values)
-            if not str(name).isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
-                problem = f"describes {name!r} as {array.dtype} {list(array.shape)}"
-                raise InputError(place, problem, f"it must be [{num_sites}] numbers or texts by name")
+        columns(supply.describe(), len(full_power_w), place, "its description")
         return supply
 
 
@@ -144,12 +155,20 @@ class Trace(PowerModel):
 
     def supply(self, num_sites: int, seed: int) -> TraceSupply:
         """Read the traces and draw each site's domain and offset from (seed, "trace-domain" / "trace-offset")."""
+        return self.supply_at({}, np.ones(num_sites), seed)
+
+    def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> TraceSupply:
+        """The same, but a site whose column `power_trace` names a domain follows that one."""
+        num_sites = len(full_power_w)
         if self.path == "synthetic":
             traces = synthetic_traces(self.synthetic_seed, self.column)
         else:
             traces = read_trace_files(self.path, self.column, self.flags, self.time_unit, self.timezone)
         num_domains, num_steps = traces.util.shape
         domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
+        if "power_trace" in sites:
+            named = np.flatnonzero(sites["power_trace"] != "")
+            domain[named] = traces_named(sites["power_trace"][named], traces.names)
         offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)
         supply = TraceSupply(traces, domain, offset if self.offsets else np.zeros_like(offset), self.at_end)
         if self.start is not None and not traces.is_dated:
@@ -205,6 +224,15 @@ class TraceSupply(PowerSupply):
     def describe(self) -> dict[str, np.ndarray]:
         """The name of each site's domain, e.g. "cella_pdu6", [N] texts, and its offset in steps, [N] integers."""
         return {"trace_domain": np.array(self.traces.names)[self._domain], "trace_offset": self._offset}
+
+
+def traces_named(wanted: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The number of the trace that each of these texts [n] names, [n]. InputError for the first that names none."""
+    for name in wanted.tolist():
+        if name not in names:
+            problem = f"names {name!r}, of which there is no power; {unknown_name(name, names)}"
+            raise InputError("the column power_trace or name of the sites", problem)
+    return np.array([names.index(name) for name in wanted.tolist()], dtype=np.int64)
 
 
 @POWER_MODELS.add
