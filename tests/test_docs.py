@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 
 import hpctrip
@@ -132,6 +133,17 @@ def test_the_sites_of_the_docs_are_those_of_a_run(folder, trained, hpctrip):
     assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
     assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
     assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
+
+
+def test_the_power_of_the_docs_is_that_of_its_sites(folder):
+    first, used = commands(PAGES["docs/howto/power.md"])
+    quarters_s, full_kw = np.arange(3) * 900, 44
+    world = read_input(overrides=first[5::2]).experiment.check().world
+    power = np.array([world.power_fraction(clock_s) for clock_s in quarters_s]) * full_kw
+    assert power == pytest.approx(np.array([[20, 35, 44], [22, 30, 44], [26, 28, 40]]))
+    assert world.start == ["power 2024-05-01T00:00:00 UTC, data until 2024-05-01T00:45:00"]
+    world = read_input(overrides=used[5::2]).experiment.check().world
+    assert world.power_fraction(0.0) * full_kw == pytest.approx([40, 25, 16])
 
 
 def test_the_trace_of_the_docs_is_read(folder):
