@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 
 import hpctrip
@@ -14,6 +15,7 @@ from hpctrip.base.errors import EXIT_CODES
 from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.component import registry_of
+from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
 
 ROOT = Path(__file__).parents[1]
@@ -135,6 +137,28 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
     run = trained("plugins=['plateau.py']", *lines)
     assert run.meta["stop_reason"] == "callbacks.plateau: best accuracy 0.000 since round 0"
     assert len(run.rounds) == 3
+
+
+def test_the_sites_of_the_docs_are_those_of_a_run(folder, trained, hpctrip):
+    page = PAGES["docs/howto/sites.md"]
+    checked, ran = commands(page)
+    said = [line for line in hpctrip(*checked[3:]).out.splitlines() if line.startswith("# sites")]
+    assert said == re.findall("# sites.*", page)
+    run = trained(*ran[5::2], "stop.max_rounds=1")
+    assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
+    assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
+    assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
+
+
+def test_the_power_of_the_docs_is_that_of_its_sites(folder):
+    first, used = commands(PAGES["docs/howto/power.md"])
+    quarters_s, full_kw = np.arange(3) * 900, 44
+    world = read_input(overrides=first[5::2]).experiment.check().world
+    power = np.array([world.power_fraction(clock_s) for clock_s in quarters_s]) * full_kw
+    assert power == pytest.approx(np.array([[20, 35, 44], [22, 30, 44], [26, 28, 40]]))
+    assert world.start == ["power 2024-05-01T00:00:00 UTC, data until 2024-05-01T00:45:00"]
+    world = read_input(overrides=used[5::2]).experiment.check().world
+    assert world.power_fraction(0.0) * full_kw == pytest.approx([40, 25, 16])
 
 
 def test_the_trace_of_the_docs_is_read(folder):

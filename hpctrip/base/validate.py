@@ -7,6 +7,7 @@ names the values in the message.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -63,6 +64,16 @@ def instance(value: object, cls: type[T], place: str, what: str) -> T:
     if not isinstance(value, cls):
         raise InputError(place, f"gave a {type(value).__name__} as {what}", f"it must be a {cls.__name__}")
     return value
+
+
+def columns(values: object, num_sites: int, place: str, what: str) -> Mapping[str, np.ndarray]:
+    """`values`, which must be [num_sites] numbers or texts by names that are identifiers."""
+    arrays = {str(name): np.asarray(array) for name, array in instance(values, dict, place, what).items()}
+    for name, array in arrays.items():
+        if not name.isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
+            problem = f"describes {name!r} as {array.dtype} {list(array.shape)}"
+            raise InputError(place, problem, f"it must be [{num_sites}] numbers or texts by name")
+    return arrays
 
 
 def positive(value: object, place: str, what: str) -> float:

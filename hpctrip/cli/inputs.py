@@ -84,6 +84,8 @@ def check(**run_input: Texts) -> None:
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
     for line in simulation.world.start:
         click.echo(f"# simulated time begins: {line}")
+    for line in experiment.sites.drawn():
+        click.echo(f"# sites: {line}")
 
 
 @click.command()

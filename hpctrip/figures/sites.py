@@ -75,7 +75,7 @@ def law(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 
     def of(distance_m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bandwidth_bps = wan.bandwidth_bps(distance_m)
-        return bandwidth_bps, wan.comm_s(distance_m, bandwidth_bps, up_bytes, down_bytes)
+        return bandwidth_bps, wan.comm_s(wan.propagation_s(distance_m), bandwidth_bps, up_bytes, down_bytes)
 
     recorded = sites["bandwidth_bps"], sites["comm_s"]
     if not np.allclose(recorded, of(sites["distance_m"]), rtol=1e-6, atol=0):

@@ -68,6 +68,7 @@ def run_facts(run: Run) -> dict[str, Any]:
         "local_training": train,
         "currency": str(run.setting("accounts.currency", "")),
         "num_sites": len(run.sites),
+        **{f"{name}_path": str(run.setting(f"{name}.path", None) or "") for name in ("sites", "power")},
         **round_facts(run.rounds),
         "time_to_accuracy_s": run.time_to_accuracy_s,
         "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
@@ -148,7 +149,8 @@ def run_summary(facts: Facts) -> dict[str, str]:
         "policy": facts["policy"],
         "data": f"{facts['workload']}{source}{_synthetic(facts['synthetic_data'])}",
         "local training": local_training(facts["local_training"]),
-        "sites": f"{facts['num_sites']}, power {facts['power']}{_synthetic(facts['synthetic_power'])}",
+        "sites": f"{facts['num_sites']}{_from(facts['sites_path'])}, power {facts['power']}"
+        f"{_from(facts['power_path'])}{_synthetic(facts['synthetic_power'])}",
         **({"begins": "; ".join(facts["simulated_start"])} if facts["simulated_start"] else {}),
         **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
         **_target(facts),
@@ -265,6 +267,10 @@ def _machines(facts: Facts) -> str:
     }
     words = [f"{name} {fact}" for name, fact in named.items() if fact]
     return ", ".join([counted(facts["num_ranks"], "rank") + hosts, *words])
+
+
+def _from(path: str) -> str:
+    return f" from {path}" if path not in ("", "synthetic") else ""
 
 
 def _synthetic(is_synthetic: bool) -> str:

@@ -191,7 +191,7 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
         "comm_s": world.comm_s,
         "power_fraction": world.power_fraction(0.0),
         "throughput_fraction": world.throughput_fraction(0.0),
-        "work_s": world.timing.seconds_per_sample * simulation.num_visits,
+        "work_s": world.work_s(simulation.num_visits, world.timing.seconds_per_sample),
     }
     recorded = {name: run.sites[name].to_numpy() for name in ("site", *expected) if name in run.sites}
     yield from _differences(run, "sites", recorded, expected)

@@ -143,6 +143,9 @@ def changed_versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
             yield f"warning: {name} was {old[name]}, is {new[name]}: the last bits of the numbers may differ"
 
 
+_UNITS = {"rtt_s": "s", "num_gpus": "GPUs", "latitude": "degrees", "longitude": "degrees"}
+
+
 def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str]]:
     """The table /sites of the results file: {column: (values [N], unit, description)}."""
     host, world = aggregator.host, aggregator.world
@@ -153,7 +156,7 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
         "comm_s": (world.comm_s, "s", "communication delay L_i of the site alone (Eq. 3)"),
         "num_samples": (host.num_samples, "samples", "samples of the site's shard"),
         "work_s": (
-            world.timing.seconds_per_sample * host.num_visits,
+            world.work_s(host.num_visits, world.timing.seconds_per_sample),
             "s",
             "modelled compute time c_i of one round at full power",
         ),
@@ -164,6 +167,10 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
         if signal.is_known:
             zones = np.array(signal.names)[signal.zone]
             columns[f"{table}_zone"] = (zones, "1", f"zone of the grid whose {table} the site has")
+    for name, values in world.site_columns.items():
+        columns.setdefault(
+            name, (values, _UNITS.get(name, "1"), f"{name.replace('_', ' ')} in the sites' file")
+        )
     for name, values in world.supply.describe().items():
         columns[name] = (values, "1", f"{name.replace('_', ' ')} of the site's power trace")
     return columns

@@ -64,11 +64,14 @@ class Network(Component):
             return inverse
         return np.minimum(self.near_bandwidth_bps, inverse)
 
+    def propagation_s(self, distance_m: np.ndarray) -> np.ndarray:
+        """d_i / v, [N] s."""
+        return distance_m / self.propagation_m_per_s
+
     def comm_s(
-        self, distance_m: np.ndarray, bandwidth_bps: np.ndarray, up_bytes: float, down_bytes: float
+        self, propagation_s: np.ndarray, bandwidth_bps: np.ndarray, up_bytes: float, down_bytes: float
     ) -> np.ndarray:
         """L_i of a site that has the aggregator's link to itself, [N] s (Eq. 3); a round trip adds the way down."""
-        propagation_s = distance_m / self.propagation_m_per_s
         up_s = propagation_s + 8 * up_bytes / bandwidth_bps
         return up_s + (propagation_s + 8 * down_bytes / bandwidth_bps) if self.round_trip else up_s
 

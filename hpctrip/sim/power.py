@@ -6,6 +6,8 @@ T steps of a trace.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Annotated, Literal, Self
 
@@ -16,15 +18,26 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.series import Signal, next_step_s
-from hpctrip.base.validate import instance, positive
+from hpctrip.base.text import counted, unknown_name
+from hpctrip.base.units import Watts
+from hpctrip.base.validate import columns, instance, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.times import Moment, TimeZone, moment_us
-from hpctrip.sim.traces.files import Flags, TimeUnit, TraceSet, read_trace_files, trace_files
+from hpctrip.sim.traces.files import (
+    Flags,
+    TimeUnit,
+    TraceSet,
+    Unit,
+    read_site_power,
+    read_trace_files,
+    trace_files,
+)
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 POWER_MODELS = Registry("power model", default="uniform")
+_logger = logging.getLogger(__name__)
 
 
 class PowerSupply:
@@ -62,19 +75,26 @@ class PowerModel(Component):
         """The supply of `num_sites` sites. Drawn from named streams: the same seed gives the same power."""
         raise NotImplementedError
 
-    def checked_supply(self, num_sites: int, seed: int) -> PowerSupply:
-        """The supply. InputError where it is none; its fractions are checked where they are asked for (`World`)."""
+    def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> PowerSupply:
+        """The supply of sites with these columns (`SitePlacement.columns`), whose fraction is 1 at so many watts [N].
+        By default neither matters."""
+        if "power_trace" in sites:
+            _logger.warning(
+                "%s follows no trace: the sites' column power_trace is not used", config_key("power", self)
+            )
+        return self.supply(len(full_power_w), seed)
+
+    def checked_supply(
+        self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int
+    ) -> PowerSupply:
+        """`supply_at`. InputError where it is none; its fractions are checked where they are asked for (`World`)."""
         place = config_key("power", self)
-        supply = instance(self.supply(num_sites, seed), PowerSupply, place, "its supply")
+        supply = instance(self.supply_at(sites, full_power_w, seed), PowerSupply, place, "its supply")
         positive(supply.step_s, place, "step_s")
         instance(supply.synthetic, bool, place, "synthetic")
         if supply.calendar is not None:
             instance(supply.calendar, Calendar, place, "its calendar")
-        for name, values in instance(supply.describe(), dict, place, "its description").items():
-            array = np.asarray(values)
-            if not str(name).isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
-                problem = f"describes {name!r} as {array.dtype} {list(array.shape)}"
-                raise InputError(place, problem, f"it must be [{num_sites}] numbers or texts by name")
+        columns(supply.describe(), len(full_power_w), place, "its description")
         return supply
 
 
@@ -144,34 +164,51 @@ class Trace(PowerModel):
 
     def supply(self, num_sites: int, seed: int) -> TraceSupply:
         """Read the traces and draw each site's domain and offset from (seed, "trace-domain" / "trace-offset")."""
+        return self.supply_at({}, np.ones(num_sites), seed)
+
+    def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> TraceSupply:
+        """The same, but a site whose column `power_trace` names a domain follows that one."""
+        num_sites = len(full_power_w)
         if self.path == "synthetic":
             traces = synthetic_traces(self.synthetic_seed, self.column)
         else:
             traces = read_trace_files(self.path, self.column, self.flags, self.time_unit, self.timezone)
         num_domains, num_steps = traces.util.shape
         domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
+        if "power_trace" in sites:
+            named = np.flatnonzero(sites["power_trace"] != "")
+            domain[named] = traces_named(sites["power_trace"][named], traces.names)
         offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)
-        supply = TraceSupply(traces, domain, offset if self.offsets else np.zeros_like(offset), self.at_end)
-        if self.start is not None and not traces.is_dated:
-            raise InputError(f"power.start = {self.start!r}", "needs a trace with dates", "leave it out")
-        if traces.is_dated and not self.offsets:
-            end_us = traces.start_us + round(traces.duration_s * 1e6)
-            start_us = None if self.start is None else moment_us(self.start)
-            supply.calendar = Calendar(traces.start_us, end_us, start_us)
+        offset = offset if self.offsets else np.zeros_like(offset)
+        supply = TraceSupply(traces, 1.0 - traces.util, domain, offset, self.at_end)
+        if not self.offsets:
+            supply.calendar = _calendar(traces, self.start)
         return supply
 
 
-class TraceSupply(PowerSupply):
-    """A supply that follows `traces`: site i has the spare power of domain[i], `offset[i]` steps later."""
+def _calendar(traces: TraceSet, start: str | None) -> Calendar | None:
+    """The dates of traces, with the moment at which simulated time begins; None where they have none."""
+    if not traces.is_dated:
+        if start is not None:
+            raise InputError(f"power.start = {start!r}", "needs a trace with dates", "leave it out")
+        return None
+    end_us = traces.start_us + round(traces.duration_s * 1e6)
+    return Calendar(traces.start_us, end_us, None if start is None else moment_us(start))
 
-    def __init__(self, traces: TraceSet, domain: np.ndarray, offset: np.ndarray, at_end: str):
+
+class TraceSupply(PowerSupply):
+    """A supply that follows `traces`: site i has the `values` [D, T] of domain[i], `offset[i]` steps later."""
+
+    def __init__(
+        self, traces: TraceSet, values: np.ndarray, domain: np.ndarray, offset: np.ndarray, at_end: str
+    ):
         self.traces = traces
         self.step_s = traces.step_s
         self.synthetic = traces.synthetic
         self._domain, self._offset, self._at_end = domain, offset, at_end
-        num_steps = traces.util.shape[1]
+        num_steps = values.shape[1]
         # Each trace twice in a row, [D * 2T]: a circular shift is one add and one gather, without a modulo per site.
-        self._spare = np.tile(1.0 - traces.util, 2).ravel()
+        self._spare = np.tile(values, 2).ravel()
         self._first = domain * (2 * num_steps) + offset
         self._steps = Signal(np.arange(num_steps) * self.step_s, np.arange(num_steps), traces.duration_s)
         self._begin_s, self._until_s = 0.0, (num_steps - offset.max(initial=0)) * self.step_s
@@ -205,6 +242,87 @@ class TraceSupply(PowerSupply):
     def describe(self) -> dict[str, np.ndarray]:
         """The name of each site's domain, e.g. "cella_pdu6", [N] texts, and its offset in steps, [N] integers."""
         return {"trace_domain": np.array(self.traces.names)[self._domain], "trace_offset": self._offset}
+
+
+@POWER_MODELS.add
+class CsvPower(PowerModel):
+    """Power of your own sites: a CSV file with a column of times, `time` (ISO 8601) or `time_s`, and one for each site.
+
+    A column's name ends in its unit, as `oslo_kw` or `oslo (MW)`, or `unit` tells it. A site follows the column that
+    its `power_trace`, else its `name` in the sites' file names; sites without names follow the columns in their order.
+    P is the available power over that at which the site's hardware runs in full ([throughput], `gpus`), at most 1.
+    """
+
+    kind = "csv"
+    path: Annotated[PathName, Reads()]
+    """The CSV file, plain or gzipped."""
+    meaning: Literal["available", "used"] = "available"
+    """Whether a column is the power that training may use, or the power that others use of the site's `capacity_w`."""
+    unit: Unit | None = None
+    """Unit of the columns whose names do not tell it; fractions are of `capacity_w`."""
+    capacity_w: Watts | None = Field(None, gt=0)
+    """Power of a whole site. Absent: that at which its hardware runs in full."""
+    at_end: Literal["wrap", "raise"] = "wrap"
+    """When simulated time outlasts the file: start it again, or stop with an error."""
+    start: Moment | None = None
+    """Time of the file at which simulated time begins, as in `power.kind = "trace"`; needs a column `time`."""
+    timezone: TimeZone = "UTC"
+    """Time zone of times without an offset, e.g. "Europe/Madrid"."""
+
+    def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> SitePower:
+        """Read the file. InputError where it has no column for a site."""
+        traces, is_fraction = read_site_power(self.path, self.unit, self.timezone)
+        wanted = sites.get("power_trace", sites.get("name"))
+        if wanted is None and len(traces.names) != len(full_power_w):
+            raise InputError(
+                f"power.path = {self.path!r}",
+                f"has columns for {counted(len(traces.names), 'site')}, there are {len(full_power_w)} without names",
+                f'set sites.num_sites = {len(traces.names)}, or name them in a file (sites.kind = "csv")',
+            )
+        column = np.arange(len(full_power_w)) if wanted is None else traces_named(wanted, traces.names)
+        supply = SitePower(self, traces, column, is_fraction[column], full_power_w)
+        supply.calendar = _calendar(traces, self.start)
+        share = np.median(traces.util[column] / supply.full[:, None])
+        if not 0.01 <= share <= 100:
+            text = "power.path = %r: its median is %.3g times the power of a site's hardware, %.4g W; check power.unit"
+            _logger.warning(text, self.path, share, full_power_w[0])
+        return supply
+
+
+class SitePower(TraceSupply):
+    """The supply of a `CsvPower`: site i has the power of column[i], which is a fraction where `is_fraction` [N]."""
+
+    def __init__(
+        self,
+        model: CsvPower,
+        traces: TraceSet,
+        column: np.ndarray,
+        is_fraction: np.ndarray,
+        full_power_w: np.ndarray,
+    ):
+        super().__init__(traces, traces.util, column, np.zeros_like(column), model.at_end)
+        self._is_used = model.meaning == "used"
+        whole_w = full_power_w if model.capacity_w is None else np.full(len(column), model.capacity_w)
+        self._whole = np.where(is_fraction, 1.0, whole_w)
+        self.full = np.where(is_fraction, full_power_w / whole_w, full_power_w)
+
+    def at(self, clock_s: float) -> np.ndarray:
+        """P_i of every site, [N]. Past the end of the file as `TraceSupply.at`."""
+        power = super().at(clock_s)
+        return np.clip((self._whole - power if self._is_used else power) / self.full, 0.0, 1.0)
+
+    def describe(self) -> dict[str, np.ndarray]:
+        """The column of each site, [N] texts."""
+        return {"power_column": np.array(self.traces.names)[self._domain]}
+
+
+def traces_named(wanted: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The number of the trace that each of these texts [n] names, [n]. InputError for the first that names none."""
+    for name in wanted.tolist():
+        if name not in names:
+            problem = f"names {name!r}, of which there is no power; {unknown_name(name, names)}"
+            raise InputError("the column power_trace or name of the sites", problem)
+    return np.array([names.index(name) for name in wanted.tolist()], dtype=np.int64)
 
 
 @POWER_MODELS.add

@@ -69,7 +69,7 @@ class Profiler(Component):
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
-        busy_w, waiting_w = world.throughput.checked_draw_w(power)
+        busy_w, waiting_w = world.draw_w(power)
         return SiteView(
             power_fraction=power,
             throughput_fraction=world.throughput_of(power),
@@ -86,7 +86,7 @@ class Profiler(Component):
             comm_energy_j=world.comm_energy_j,
             g_per_kwh=world.signals["carbon"].at(clock_s),
             cost_per_kwh=world.signals["price"].at(clock_s),
-            full_power_w=world.throughput.full_power_w(),
+            full_power_w=world.throughput.full_power_w() * float(world.size.mean()),
             clock_s=clock_s,
             target_accuracy=target_accuracy,
         )

@@ -1,8 +1,9 @@
-"""Placement of the sites: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles)."""
+"""Placement of the sites: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles), drawn or read
+from a file, which may hold more about each site."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Self
 
 import numpy as np
@@ -12,9 +13,11 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
+from hpctrip.base.text import unknown_name
 from hpctrip.base.units import MILE_M, Metres
-from hpctrip.base.validate import numbers
+from hpctrip.base.validate import columns, numbers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
 
 SITES = Registry("sites", default="powerlaw")
@@ -27,6 +30,21 @@ class SitePlacement(Component):
         """Distance d_i of every site to the aggregator, [N] metres."""
         raise NotImplementedError
 
+    def columns(self) -> Mapping[str, np.ndarray]:
+        """What is known of the sites besides their distance: {name: numbers, NaN where unknown, or texts, [N]}.
+
+        `rtt_s` and `bandwidth_bps` take the place of [network], `num_gpus` that of [throughput]; `power_trace` names a
+        power trace. All of them become columns of /sites. By default none.
+        """
+        return {}
+
+    def check_columns(self, used: Collection[str]) -> None:
+        """InputError where the sites' file has a column that nothing reads; `used` are those of the grid's signals."""
+
+    def drawn(self) -> list[str]:
+        """Descriptions of the values that the sites' file leaves open, and of what takes their place."""
+        return []
+
     def labels(self, column: str) -> Sequence[str]:
         """A text for every site, [N], in a column of the file that sites are read from. InputError where there is
         none."""
@@ -38,6 +56,10 @@ class SitePlacement(Component):
         distances = np.atleast_1d(self.distances_m(seed))
         place, what = config_key("sites", self), "the distances"
         return numbers(distances, (max(1, distances.size),), 0.0, np.finfo(float).max, place, what)
+
+    def checked_columns(self, num_sites: int) -> Mapping[str, np.ndarray]:
+        """`columns`. InputError where one is not [N] numbers or texts."""
+        return columns(self.columns(), num_sites, config_key("sites", self), "its columns")
 
 
 class _Drawn(SitePlacement):
@@ -110,31 +132,77 @@ class Quota(_Drawn):
         return low + (high - low) * self._uniforms(seed)
 
 
+_NUMBERS: dict[str, dict[str, float]] = {
+    "distance_m": {"distance_m": 1.0, "distance_km": 1e3, "distance_mi": MILE_M},
+    "rtt_s": {"rtt_s": 1.0, "rtt_ms": 1e-3},
+    "bandwidth_bps": {"bandwidth_bps": 1.0, "bandwidth_mbps": 1e6, "bandwidth_gbps": 1e9},
+    "num_gpus": {"gpus": 1.0},
+    "latitude": {"latitude": 1.0},
+    "longitude": {"longitude": 1.0},
+}
+"""{quantity: {column of a file: its unit, in that of the quantity}}."""
+_BOUNDS = {
+    "distance_m": (0.0, 1e12),
+    "rtt_s": (0.0, 1e6),
+    "bandwidth_bps": (1.0, 1e18),
+    "num_gpus": (1.0, 1e9),
+    "latitude": (-90.0, 90.0),
+    "longitude": (-180.0, 180.0),
+}
+_TEXTS = ("name", "group", "power_trace")
+_EARTH_M = 6_371_008.8
+"""Mean radius."""
+_FIBRE_M_PER_S = 2e8
+
+
 @SITES.add
 class CsvSites(SitePlacement):
-    """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored,
-    unless a signal names the one that holds zones (carbon.site_column)."""
+    """Sites from a CSV file, one a row, with any of these columns: `name`, `distance_m` (`_km`, `_mi`), `latitude` and
+    `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`), `gpus`, `power_trace`
+    (the power trace that the site follows), `group`, and those that a signal names (carbon.site_column).
+
+    A field may be empty. A distance that is missing is that on the globe, else that of half the round-trip time in
+    fibre, else drawn as by `powerlaw`; in place of the others [network], [throughput] and [power] hold.
+    """
 
     kind = "csv"
+    rules = 2
+    """2: columns besides the distance count; before, they were ignored."""
     path: Annotated[PathName, Reads()]
     """The CSV file."""
+    aggregator: Added[list[float] | None] = Field(None, min_length=2, max_length=2)
+    """Latitude and longitude of the aggregator in degrees, from which distances on the globe are measured."""
 
     def distances_m(self, seed: int) -> np.ndarray:
         """The file's rows in order; InputError names the file and the line that is wrong."""
+        origins = self._distances_m(seed)
+        return np.stack([*origins.values()])[_first_known(origins), np.arange(len(self._table().lines))]
+
+    def columns(self) -> Mapping[str, np.ndarray]:
+        """The file's columns, but for its distances."""
+        table, numbers = self._table(), self._numbers()
+        texts = {name: np.array(table.columns[name]) for name in _TEXTS if name in table.columns}
+        return texts | {name: values for name, values in numbers.items() if name != "distance_m"}
+
+    def check_columns(self, used: Collection[str]) -> None:
+        """InputError for a column that is neither known nor used."""
         table = self._table()
-        units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
-        present = [name for name in units_m if name in table.columns]
-        if len(present) != 1:
-            number, columns = "more than one" if present else "no", ", ".join(table.columns)
-            problem = f"{number} column distance_m or distance_mi among: {columns}"
-            raise InputError(table.place, problem, "give one of them")
-        (name,) = present
-        with np.errstate(over="ignore"):  # refused below
-            distances_m = table.numbers(name) * units_m[name]
-        if len(distances_m) == 0:
-            raise InputError(table.place, "no rows: at least one site is needed")
-        table.refuse(name, ~((distances_m >= 0) & np.isfinite(distances_m)), "is no distance of 0 or more")
-        return distances_m
+        known = [*_TEXTS, *(column for units in _NUMBERS.values() for column in units)]
+        for name in table.columns:
+            if name not in known and name not in used:
+                problem = f"has a column {name!r}, which nothing reads; {unknown_name(name, known)}"
+                raise InputError(table.place, problem, "rename it, or leave it out")
+
+    def drawn(self) -> list[str]:
+        """A line for each quantity that the file lacks at some site."""
+        numbers, number = self._numbers(), len(self._table().lines)
+        origins = self._distances_m(0)
+        used = np.bincount(_first_known(origins), minlength=len(origins))
+        lines = {f"distance {origin}": count for origin, count in zip(origins, used, strict=True)}
+        lines.pop("distance as in the file")
+        for text, name in _ELSE.items():
+            lines[text] = np.isnan(numbers[name]).sum() if name in numbers else number
+        return [f"{text}: {count} of {number} sites" for text, count in lines.items() if count]
 
     def labels(self, column: str) -> Sequence[str]:
         """The file's column."""
@@ -142,5 +210,63 @@ class CsvSites(SitePlacement):
         table.require(column)
         return table.texts(column)
 
+    def _distances_m(self, seed: int) -> dict[str, np.ndarray]:
+        """{origin of a distance: distances [N], NaN where unknown}, the best first; the last is never NaN."""
+        numbers, number = self._numbers(), len(self._table().lines)
+        unknown = np.full(number, np.nan)
+        in_file = numbers.get("distance_m", unknown)
+        return {
+            "as in the file": in_file,
+            "on the globe": self._on_globe_m(numbers) if np.isnan(in_file).any() else unknown,
+            "by half the round-trip time in fibre": numbers.get("rtt_s", unknown) / 2 * _FIBRE_M_PER_S,
+            "drawn by the seed (synthetic)": PowerLaw(num_sites=number).distances_m(seed),
+        }
+
+    def _on_globe_m(self, numbers: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Great-circle distances to the aggregator (haversine), [N]; NaN where a position is unknown."""
+        present = [name for name in ("latitude", "longitude") if name in numbers]
+        if not present:
+            return np.full(len(self._table().lines), np.nan)
+        if len(present) == 1 or self.aggregator is None:
+            problem = f"has {' and '.join(present)}; a distance on the globe needs both, and the aggregator's"
+            way_out = "set sites.aggregator = [latitude, longitude], or give a column distance_km"
+            raise InputError(self._table().place, problem, way_out)
+        latitude, longitude = np.radians(numbers["latitude"]), np.radians(numbers["longitude"])
+        latitude0, longitude0 = np.radians(self.aggregator)
+        square = np.sin((latitude - latitude0) / 2) ** 2
+        square += np.cos(latitude) * np.cos(latitude0) * np.sin((longitude - longitude0) / 2) ** 2
+        return 2 * _EARTH_M * np.arcsin(np.sqrt(np.minimum(square, 1.0)))
+
+    def _numbers(self) -> dict[str, np.ndarray]:
+        """{quantity that the file has: [N] in its unit, NaN where a field is empty}."""
+        table, numbers = self._table(), {}
+        if len(table.lines) == 0:
+            raise InputError(table.place, "no rows: at least one site is needed")
+        for quantity, units in _NUMBERS.items():
+            present = [column for column in units if column in table.columns]
+            if len(present) > 1:
+                raise InputError(table.place, f"has the columns {' and '.join(present)}", "give one of them")
+            for column in present:
+                with np.errstate(over="ignore"):  # refused below
+                    values = table.numbers(column, may_lack=True) * units[column]
+                low, high = _BOUNDS[quantity]
+                wrong = (values < low) | (values > high)
+                table.refuse(column, wrong, f"is outside {quantity} = {low:g} to {high:g}")
+                numbers[quantity] = values
+        return numbers
+
     def _table(self) -> Table:
         return read_table(self.path, f"sites.path = {self.path!r}")
+
+
+_ELSE = {
+    "propagation time by distance (network.propagation_m_per_s)": "rtt_s",
+    "bandwidth by distance (network.bandwidth_law)": "bandwidth_bps",
+    "GPUs as throughput.num_gpus": "num_gpus",
+}
+"""{what takes the place of a quantity: the quantity}."""
+
+
+def _first_known(origins: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[N]: number of the first of the arrays [N] that is not NaN."""
+    return np.isnan(np.stack([*origins.values()])).argmin(axis=0)

@@ -132,7 +132,7 @@ class Simulation:
         if self.world.timing.compute == "measured" and history.last is not None:
             cohort = history.last.cohort
             seconds_per_sample = float(cohort.train_wall_s.sum() / cohort.num_samples.sum())
-        return seconds_per_sample * self.num_visits
+        return self.world.work_s(self.num_visits, seconds_per_sample)
 
     def decide(self, view: SiteView, history: History) -> Decision:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
@@ -255,7 +255,7 @@ def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> Coh
 def _of_measured_work(draft: Draft, train_wall_s: np.ndarray) -> Draft:
     """The draft with the times of a cohort whose work took so long at full power, [k]."""
     work_s = draft.work_s.copy()
-    work_s[draft.cohort] = train_wall_s
+    work_s[draft.cohort] = train_wall_s / draft.world.size[draft.cohort]
     times = round_times(draft.world, draft.round, draft.before.clock_s, draft.cohort, work_s)
     return replace(draft, **times)
 

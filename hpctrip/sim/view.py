@@ -43,7 +43,7 @@ class SiteView:
     cost_per_kwh: np.ndarray = np.float64(np.nan)
     """Money for a kilowatt-hour at the site, now; NaN: not known."""
     full_power_w: float = 0.0
-    """Power of a site whose GPUs all run at full speed."""
+    """Power of a site whose GPUs all run at full speed, the mean of the sites."""
     clock_s: float = 0.0
     """Simulated time."""
     target_accuracy: float = math.nan

@@ -3,7 +3,7 @@ profiler's view."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any, Self
@@ -54,6 +54,10 @@ class World:
     comm_energy_j: float
     """Joules of the network for one site and round."""
     seed: int
+    site_columns: Mapping[str, np.ndarray]
+    """What the sites' file says besides their distance, [N] each."""
+    size: np.ndarray
+    """GPUs of each site, relative to throughput.num_gpus."""
     spent: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
@@ -75,24 +79,20 @@ class World:
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
         that compression leaves for the way up. InputError where a component returns an invalid value."""
+        grid = {"carbon": carbon, "price": price}
+        sites.check_columns({getattr(model, "site_column", None) for model in grid.values()})
         distance_m = sites.checked_distances_m(seed)
-        shape, largest = distance_m.shape, np.finfo(float).max
-        place, bandwidth_bps = config_key("network", network), network.bandwidth_bps(distance_m)
-        bandwidth_bps = numbers(bandwidth_bps, shape, 0.0, np.inf, place, "the bandwidths")
+        columns = sites.checked_columns(num_sites := len(distance_m))
+        size = _size(columns, throughput.num_gpus, num_sites, config_key("sites", sites))
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
         sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
-        supply = power.checked_supply(len(distance_m), seed)
-        signals = {
-            table: model.checked_signal(table, sites, len(distance_m), seed)
-            for table, model in (("carbon", carbon), ("price", price))
-        }
+        supply = power.checked_supply(columns, throughput.site_w() * size, seed)
+        signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
         supply, signals = _on_one_calendar(supply, signals)
-        comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
-            bandwidth_bps,
-            numbers(comm_s, shape, 0.0, largest, place, "the communication delays in s"),
+            *_wan(network, distance_m, columns, update_bytes, model_bytes),
             network.link_s(update_bytes, model_bytes),
             update_bytes,
             model_bytes,
@@ -101,15 +101,17 @@ class World:
             throughput,
             timing,
             faults,
-            faults.outages_of(len(distance_m), seed),
+            faults.outages_of(num_sites, seed),
             accounts,
             signals,
             accounts.network_j_per_gb * sent_bytes / GB,
             seed,
+            columns,
+            size,
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
-        throughput.checked_draw_w(world.power_fraction(0.0))
+        world.draw_w(world.power_fraction(0.0))
         return world
 
     def __len__(self) -> int:
@@ -164,6 +166,15 @@ class World:
         )
         return np.where(power_fraction > 0, fraction, 0.0)
 
+    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> list[np.ndarray]:
+        """(busy, waiting) watts of `sites` with these power fractions [n], [n] each."""
+        return [watts * self.size[sites] for watts in self.throughput.checked_draw_w(power_fraction)]
+
+    def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
+        """c_i: seconds in which the sites train on so many samples [N] at full power; a sample takes
+        `seconds_per_sample` at a site of throughput.num_gpus GPUs."""
+        return seconds_per_sample * num_visits / self.size
+
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
@@ -193,6 +204,35 @@ class CohortPower:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
         return min(self._world.supply.next_change_s(clock_s), self._outages.next_change_s(clock_s))
+
+
+def _known(columns: Mapping[str, np.ndarray], name: str, otherwise: np.ndarray) -> np.ndarray:
+    """The values of a column [N], and `otherwise` [N] where it is NaN or absent."""
+    values = columns.get(name)
+    return otherwise if values is None else np.where(np.isnan(values), otherwise, values)
+
+
+def _size(columns: Mapping[str, np.ndarray], usual_gpus: int, num_sites: int, place: str) -> np.ndarray:
+    """GPUs of each site relative to the usual number, [N]."""
+    num_gpus = _known(columns, "num_gpus", np.full(num_sites, float(usual_gpus)))
+    return numbers(num_gpus / usual_gpus, (num_sites,), 1e-9, 1e9, place, "the relative numbers of GPUs")
+
+
+def _wan(
+    network: Network,
+    distance_m: np.ndarray,
+    columns: Mapping[str, np.ndarray],
+    update_bytes: float,
+    model_bytes: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(B_i in bit/s, L_i in s) of sites with these columns, [N] each, by the network's laws where they are unknown."""
+    shape, place = distance_m.shape, config_key("network", network)
+    propagation_s = _known(columns, "rtt_s", 2 * network.propagation_s(distance_m)) / 2
+    bandwidth_bps = _known(columns, "bandwidth_bps", network.bandwidth_bps(distance_m))
+    bandwidth_bps = numbers(bandwidth_bps, shape, 0.0, np.inf, place, "the bandwidths")
+    comm_s = network.comm_s(propagation_s, bandwidth_bps, update_bytes, model_bytes)
+    largest = np.finfo(float).max
+    return bandwidth_bps, numbers(comm_s, shape, 0.0, largest, place, "the communication delays in s")
 
 
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
@@ -288,7 +328,7 @@ def bill(
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
         power = supplied.at(start_s if frozen else at_s)
-        busy_w, waiting_w = world.throughput.checked_draw_w(power)
+        busy_w, waiting_w = world.draw_w(power, cohort)
         begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
         joules = {
             "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),

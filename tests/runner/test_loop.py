@@ -288,7 +288,7 @@ def test_every_part_of_the_world_runs(lines, sound):
 
 
 def test_positions_of_sites_are_read_from_a_file(sound, tmp_path):
-    (tmp_path / "sites.csv").write_text("city,distance_mi\n" + "".join(f"c{i},{100 * i}\n" for i in range(6)))
+    (tmp_path / "sites.csv").write_text("name,distance_mi\n" + "".join(f"c{i},{100 * i}\n" for i in range(6)))
     run = sound("sites.kind=csv", f"sites.path={tmp_path / 'sites.csv'}")
     assert run.sites["distance_m"].tolist() == pytest.approx([160934.4 * i for i in range(6)])
 

@@ -31,7 +31,9 @@ def test_the_bandwidth_follows_its_law(law, miles, expected_bps):
 )
 def test_delay_is_propagation_plus_transfer_and_twice_that_for_a_round_trip(round_trip, up_bytes, expected_s):
     """Eq. 3: 2000 km at 2e8 m/s is 10 ms; 1.5 GB at 1 Gbit/s is 12 s. Only the way up is compressed."""
-    delay_s = Network(round_trip=round_trip).comm_s(np.array([2e6]), np.array([1e9]), up_bytes, 1.5e9)
+    network = Network(round_trip=round_trip)
+    propagation_s = network.propagation_s(np.array([2e6]))
+    delay_s = network.comm_s(propagation_s, np.array([1e9]), up_bytes, 1.5e9)
     assert delay_s == pytest.approx([expected_s])
 
 
@@ -61,7 +63,7 @@ def test_in_a_round_trip_the_aggregators_link_carries_updates_and_uncompressed_m
 def test_a_farther_site_never_has_a_shorter_delay(law, a, b):
     network = Network(bandwidth_law=law)
     distance = np.sort(np.array([a, b]))
-    delay = network.comm_s(distance, network.bandwidth_bps(distance), 1.5e9, 1.5e9)
+    delay = network.comm_s(network.propagation_s(distance), network.bandwidth_bps(distance), 1.5e9, 1.5e9)
     assert delay[0] <= delay[1]
 
 

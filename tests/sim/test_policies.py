@@ -208,7 +208,9 @@ def final_size(gain, seed, num_sites=100):
     """Cohort size at which Algorithm 1 settles in the paper's world (steady power, 100 sites)."""
     distance_m = PowerLaw(num_sites=num_sites).distances_m(seed)
     network = Network()
-    comm_s = network.comm_s(distance_m, network.bandwidth_bps(distance_m), 1.5e9, 1.5e9)
+    comm_s = network.comm_s(
+        network.propagation_s(distance_m), network.bandwidth_bps(distance_m), 1.5e9, 1.5e9
+    )
     power = POWER_MODELS["uniform"]().supply(num_sites, seed).at(0)
     sites = SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
     policy, k = PowerTrip(gain=gain), num_sites // 10

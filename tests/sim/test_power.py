@@ -1,6 +1,7 @@
 """Power models: the contract that every one keeps, and power that follows traces."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -16,6 +17,10 @@ TIMES_S = (0.0, 299.0, 300.0, 86_400.0, 5e6)
 
 @pytest.fixture(params=sorted({*POWER_MODELS, "cluster"}))
 def model(request, tmp_path):
+    if request.param == "csv":
+        rows = [f"{600 * step}" + ",0.5" * 7 for step in range(3)]
+        (tmp_path / "power.csv").write_text("\n".join(["time_s,a,b,c,d,e,f,g", *rows]))
+        return POWER_MODELS["csv"](path=str(tmp_path / "power.csv"), unit="fraction")
     if request.param != "cluster":
         return POWER_MODELS[request.param]()
     site = tmp_path / "site.toml"
@@ -24,7 +29,7 @@ def model(request, tmp_path):
 
 
 def test_power_is_a_fraction_of_every_site_that_depends_on_seed_and_time_alone(model):
-    supply, again = (model.supply(num_sites=7, seed=3) for _ in range(2))
+    supply, again = (model.checked_supply({}, np.full(7, 1e3), 3) for _ in range(2))
     forward = [supply.at(clock_s).copy() for clock_s in TIMES_S]
     for fraction in forward:
         assert fraction.shape == (7,) and fraction.dtype == np.float64
@@ -33,14 +38,14 @@ def test_power_is_a_fraction_of_every_site_that_depends_on_seed_and_time_alone(m
 
 
 def test_power_holds_within_a_step_and_facts_are_one_number_per_site(model):
-    supply = model.supply(num_sites=7, seed=3)
+    supply = model.checked_supply({}, np.full(7, 1e3), 3)
     step_s = supply.step_s if math.isfinite(supply.step_s) else 1e9
     assert step_s > 0
     for step in (0, 1, 1000):
         start, end = step * step_s, math.nextafter((step + 1) * step_s, 0)
         assert np.array_equal(supply.at(start), supply.at(end))
     assert all(np.asarray(facts).shape == (7,) for facts in supply.describe().values())
-    assert supply.synthetic is True  # every default needs no file: all are synthetic
+    assert supply.synthetic is (model.kind != "csv")  # every default needs no file: all are synthetic
 
 
 UTIL = [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]]
@@ -140,3 +145,76 @@ def test_domains_and_offsets_are_spread_evenly_over_many_sites(path):
     domain, offset = indices(supply), supply.describe()["trace_offset"]
     counts = np.bincount(domain * 4 + offset, minlength=8)
     assert counts == pytest.approx(1000, abs=150)  # five standard deviations
+
+
+def own_power(tmp_path, text, sites=None, full_w=(1000.0, 2000.0), **keys):
+    """The supply of two sites with a file of this text."""
+    (tmp_path / "power.csv").write_text(text)
+    columns = {name: np.array(values) for name, values in (sites or {}).items()}
+    return POWER_MODELS["csv"](path=str(tmp_path / "power.csv"), **keys).supply_at(
+        columns, np.array(full_w), 0
+    )
+
+
+ROWS = "0,{},{}\n60,{},{}\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "values", "keys", "expected"),
+    [
+        ("a_w,b_kw", (250, 1, 500, 4), {}, [[0.25, 0.5], [0.5, 1.0]]),
+        ("a (MW),b [w]", (0.0005, 500, 0, 0), {}, [[0.5, 0.25], [0, 0]]),
+        ("a,b", (0.25, 1.5, 0.5, ""), {"unit": "kW"}, [[0.25, 0.75], [0.5, 0.75]]),
+        ("a_fraction,b_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
+        ("a_w,b_w", (250, 1500, 5000, 0), {"meaning": "used"}, [[0.75, 0.25], [0, 1]]),
+        ("a_w,b_w", (1250, 1500, 0, 0), {"meaning": "used", "capacity_w": 1500.0}, [[0.25, 0], [1, 0.75]]),
+        (
+            "a_fraction,b_w",
+            (0.75, 1, 0.9, 1),
+            {"meaning": "used", "capacity_w": 2000.0},
+            [[0.5, 1], [0.2, 1]],
+        ),
+    ],
+)
+def test_power_of_a_file_is_a_fraction_of_what_the_hardware_of_its_site_needs(
+    tmp_path, header, values, keys, expected
+):
+    supply = own_power(tmp_path, f"time_s,{header}\n{ROWS.format(*values)}", **keys)
+    powers = [supply.at(clock_s).tolist() for clock_s in (0.0, 60.0)]
+    assert np.array(powers) == pytest.approx(np.array(expected), abs=1e-3)
+    assert supply.next_change_s(0.0) == 60 and not supply.synthetic and supply.calendar is None
+
+
+def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_path):
+    text = "time_s,a_w,b_w\n" + ROWS.format(100, 500, 100, 500)
+    by_name = own_power(tmp_path, text, {"name": ["b", "a"]})
+    assert by_name.at(0.0).tolist() == [0.5, 0.05]
+    by_trace = own_power(tmp_path, text, {"name": ["x", "y"], "power_trace": ["b", "b"]})
+    assert by_trace.describe()["power_column"].tolist() == ["b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "complaint"),
+    [
+        ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "does not tell the unit of the column 'a'; write e.g. a_kw"),
+        ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has not one column of times, time or time_s"),
+        ("time_s,a_w,b_w\n0,1,-5\n60,1,1\n", {}, "line 2: b_w = '-5' is outside 0 to 1e"),
+        ("time_s,a_fraction,b_w\n0,70,5\n60,1,1\n", {}, "line 2: a_fraction = '70' is outside 0 to 1"),
+        ("time_s,a_w,a_kw\n0,1,5\n60,1,1\n", {}, "has two columns of one site among a_w, a_kw"),
+        ("time_s,a_w\n0,1\n60,1\n", {}, "has columns for 1 site, and there are 2 without names"),
+        (
+            "time_s,a_w,b_w\n0,1,1\n60,1,1\n",
+            {"sites": {"name": ["a", "c"]}},
+            "names 'c', of which there is no power",
+        ),
+        ("time_s,a_w,b_w\n0,1,1\n0,1,2\n60,1,1\n", {}, "value 1 of b at time 0 contradicts another row"),
+        (
+            "time_s,a_w,b_w\n0,1,1\n60,1,1\n",
+            {"start": "2024-05-01"},
+            "power.start = '2024-05-01': needs a trace with",
+        ),
+    ],
+)
+def test_a_wrong_power_file_is_one_clear_line(tmp_path, text, keys, complaint):
+    with pytest.raises(InputError, match=re.escape(complaint)):
+        own_power(tmp_path, text, **keys)

@@ -1,8 +1,15 @@
+from pathlib import Path
+
+import numpy as np
 import pytest
 from pydantic import ValidationError
+from worlds import world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.network import Network
+from hpctrip.sim.power import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
 
 
@@ -42,11 +49,12 @@ def test_sites_are_read_from_a_csv_in_miles_or_metres(tmp_path):
     ("text", "complaint"),
     [
         ("distance_mi\n", "no rows"),
-        ("miles\n3\n", "no column distance_m or distance_mi"),
+        ("latitude\n3\n", "has latitude; a distance on the globe needs both"),
+        ("latitude,longitude\n91,0\n", "line 2: latitude = '91' is outside latitude = -90 to 90"),
         ("distance_mi\n3\n-1\n", "line 3: distance_mi = '-1'"),
         ("distance_mi\n\x00\xff", "sites.path"),
         ("distance_mi\n1e308\n", "line 2: distance_mi = '1e308'"),
-        ("distance_mi,distance_m\n1,2\n", "more than one column distance_m or distance_mi among"),
+        ("distance_mi,distance_m\n1,2\n", "has the columns distance_m and distance_mi"),
     ],
 )
 def test_a_wrong_csv_is_one_clear_line(tmp_path, text, complaint):
@@ -54,3 +62,63 @@ def test_a_wrong_csv_is_one_clear_line(tmp_path, text, complaint):
     path.write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=complaint):
         CsvSites(path=str(path)).distances_m(0)
+
+
+OWN = """name,distance_km,latitude,longitude,rtt_ms,bandwidth_mbps,gpus,group,grid
+Oslo,500,,,20,400,50,north,NO
+Quito,,0,-78.5,,,,south,EC
+Bergen,,,,30,100,200,north,NO
+Nowhere,,,,,,,,
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "sites.csv").write_text(OWN)
+    return CsvSites(path=str(tmp_path / "sites.csv"), aggregator=[0.0, 11.5])
+
+
+class Zones(type(SIGNALS["none"]())):
+    site_column: str = "grid"
+
+
+def test_sites_of_a_file_have_its_round_trip_times_bandwidths_and_gpus_and_the_laws_where_it_has_none(own):
+    network, drawn_m = Network(update_bytes=1e9), PowerLaw(num_sites=4).distances_m(5)[3]
+    made = world(own, network=network, carbon=Zones(), seed=5)
+    # 90 degrees of the equator are a quarter of the Earth's circumference; 15 ms in fibre are 3000 km
+    assert made.distance_m == pytest.approx([5e5, np.pi / 2 * 6_371_008.8, 3e6, drawn_m])
+    law_bps, law_s = network.bandwidth_bps(made.distance_m), network.propagation_s(made.distance_m)
+    assert made.bandwidth_bps.tolist() == [4e8, law_bps[1], 1e8, law_bps[3]]
+    assert made.comm_s - 8e9 / made.bandwidth_bps == pytest.approx([0.010, law_s[1], 0.015, law_s[3]])
+    assert made.work_s(np.full(4, 60), 1.0).tolist() == [120, 60, 30, 60]
+    busy_w, _ = made.draw_w(np.ones(4))
+    assert (busy_w / busy_w[1]).tolist() == [0.5, 1, 2, 1]
+    assert made.site_columns["name"].tolist() == ["Oslo", "Quito", "Bergen", "Nowhere"]
+    assert own.drawn() == [
+        "distance on the globe: 1 of 4 sites",
+        "distance by half the round-trip time in fibre: 1 of 4 sites",
+        "distance drawn by the seed (synthetic): 1 of 4 sites",
+        "propagation time by distance (network.propagation_m_per_s): 2 of 4 sites",
+        "bandwidth by distance (network.bandwidth_law): 2 of 4 sites",
+        "GPUs as throughput.num_gpus: 2 of 4 sites",
+    ]
+
+
+def test_a_column_that_nothing_reads_is_refused_with_the_nearest_that_is_read(own):
+    with pytest.raises(InputError, match="has a column 'grid', which nothing reads"):
+        world(own)
+    Path(own.path).write_text("distance_km,bandwith_mbps\n5,100\n")
+    with pytest.raises(
+        InputError, match="'bandwith_mbps', which nothing reads; did you mean 'bandwidth_mbps'"
+    ):
+        world(own)
+
+
+def test_a_site_follows_the_power_trace_that_it_names(own):
+    Path(own.path).write_text('power_trace\ncellj_mvpp2\ncella_pdu7\n""\n')
+    names = world(own, power=Trace()).supply.describe()["trace_domain"].tolist()
+    assert names[:2] == ["cellj_mvpp2", "cella_pdu7"]
+    assert names[2] == Trace().supply(3, 0).describe()["trace_domain"][2]
+    Path(own.path).write_text("power_trace\ncella_pdu77\n")
+    with pytest.raises(InputError, match="names 'cella_pdu77', of which there is no power; did you mean"):
+        world(own, power=Trace())

@@ -103,9 +103,7 @@ def test_repeated_rows_are_one_row_unless_they_disagree(tmp_path):
     file = write(tmp_path / "cella_pdu6.csv", [*lines, lines[1]])
     assert read_trace_files(file).util.tolist() == [[0.1, 0.2, 0.3]]
     write(file, [*lines, lines[1].replace("0.2,", "0.25,")])
-    assert "cella_pdu6.csv, line 3: utilisation 0.2 of cella_pdu6 at time 900000000 contradicts" in fault(
-        file
-    )
+    assert "cella_pdu6.csv, line 3: value 0.2 of cella_pdu6 at time 900000000 contradicts" in fault(file)
 
 
 def test_domains_of_different_length_are_cut_to_the_time_that_all_have(tmp_path):

@@ -43,6 +43,10 @@ class Throughput(Component):
         """Power of a site whose GPUs all run at full speed."""
         return self.num_gpus * (self.gpu_power_w + self.host_w) * self.pue
 
+    def site_w(self) -> float:
+        """Power of a site at P = 1: `site_power_w` of the kinds that have it, else `full_power_w`."""
+        return getattr(self, "site_power_w", None) or self.full_power_w()
+
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput relative to that of a fully powered site, float64 in the shape of `power_fraction`.
 
@@ -114,9 +118,8 @@ class Gpus(Throughput):
 
     def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
         """n."""
-        full_w = self.resolve().site_power_w
         one_w = self.gpu_power_w + self.host_w
-        powered = np.asarray(power_fraction, dtype=np.float64) * (full_w / self.pue / one_w)
+        powered = np.asarray(power_fraction, dtype=np.float64) * (self.site_w() / self.pue / one_w)
         # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.
         return np.minimum(self.num_gpus, np.floor(powered + 1e-9 * self.num_gpus))
 

@@ -116,7 +116,7 @@ class OperatingPoints(Throughput):
         return self.levels.num_gpus[self._level(power_fraction)]
 
     def _level(self, power_fraction: np.ndarray) -> np.ndarray:
-        site_w = np.asarray(power_fraction, dtype=np.float64) * (self.site_power_w or self.full_power_w())
+        site_w = np.asarray(power_fraction, dtype=np.float64) * self.site_w()
         return np.searchsorted(self.levels.site_w, site_w * (1 + _SLACK), side="right") - 1
 
 

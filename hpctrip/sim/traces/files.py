@@ -1,4 +1,5 @@
-"""Power traces in the layout of Google's PowerData2019: files are read, checked and joined into one `TraceSet`.
+"""Power traces, in the layout of Google's PowerData2019 or with a column for each site: files are read, checked and
+joined into one `TraceSet`.
 
 Shapes: D power domains, T steps.
 """
@@ -8,9 +9,11 @@ from __future__ import annotations
 import difflib
 import gzip
 import logging
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -22,8 +25,8 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.sim.times import SHOWN_TWICE, column_us, utc
 
 ORIGIN = (
-    'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '
-    "columns time, cell, pdu and production_power_util"
+    'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); for a file of your own, with a '
+    'column for each site, set power.kind = "csv"'
 )
 """Source of real traces; hpctrip comes without any."""
 COLUMNS = {
@@ -35,6 +38,10 @@ Flags = Literal["true-is-bad", "true-is-good"]
 """Meaning of `true` in a flag column (see `read_trace_files`)."""
 TimeUnit = Literal["us", "ms", "s"]
 """Unit of the numbers in a column `time`."""
+Unit = Literal["W", "kW", "MW", "fraction"]
+FACTORS: dict[Unit, float] = {"W": 1.0, "kW": 1e3, "MW": 1e6, "fraction": 1.0}
+_IN_UNIT = re.compile(r"(.+?)(?:_(\w+)| ?[(\[](\w+)[)\]])")
+"""A name that ends in a unit: oslo_kw, oslo (kW), oslo [kW]."""
 _UNIT_US: dict[TimeUnit, int] = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _INTERVAL_US = (1e6, 24 * HOUR_S * 1e6)
 """Shortest and longest interval of a trace: another one points to another unit of time."""
@@ -51,15 +58,15 @@ class TraceSet:
     """Power utilisation of D domains over the same T steps."""
 
     names: list[str]
-    """[D], e.g. "cella_pdu6", sorted by cell, then by number."""
+    """[D], e.g. "cella_pdu6", sorted by cell, then by number; or the columns of a file, in its order."""
     cells: list[str]
-    """[D], e.g. "a"."""
+    """[D], e.g. "a"; empty of a file with a column for each site."""
     start_us: int
     """Time of the first step in microseconds: since 1970 for dated traces, else in the files' own clock."""
     step_s: float
     """Seconds that each value holds."""
     util: np.ndarray
-    """[D, T] float64, in [0, 1]."""
+    """[D, T] float64: utilisation, in [0, 1]; of `read_site_power` the power, in watts or as a fraction."""
     synthetic: bool
     """Whether any of it was made up."""
     num_filled: np.ndarray
@@ -116,24 +123,98 @@ def read_trace_files(
     """
     paths = trace_files(path)
     rows = pd.concat([_read_file(file, column, flags, time_unit, timezone) for file in paths])
+    keys = {*zip(rows.cell, rows.pdu, strict=True)}
+    ordered = sorted(keys, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
+    return _joined(rows, ordered, paths[0].parent, COLUMNS[column][0], flags)
+
+
+def read_site_power(path: str, unit: Unit | None, timezone: str = "UTC") -> tuple[TraceSet, np.ndarray]:
+    """Read a CSV file with a column of times, `time` (ISO 8601; without an offset in `timezone`) or `time_s` (seconds),
+    and one column of power for each site, whose name ends in its unit as in `oslo_kw` or `oslo (MW)`, else it is in
+    `unit`.
+
+    Returns the traces, in watts or as a fraction, and which of them are fractions, [D] bool. Times and missing values
+    are as in `read_trace_files`. Raises InputError naming file, line and value.
+    """
+    table = read_table(path, f"power.path = {path!r}", may_comment=True)
+    time_names = [name for name in ("time", "time_s") if name in table.columns]
+    if len(time_names) != 1 or "pdu" in table.columns:
+        columns = ", ".join(table.columns)
+        problem = f"has not one column of times, time or time_s, and one for each site, but {columns}"
+        raise InputError(table.place, problem, 'power.kind = "trace" reads the layout of PowerData2019')
+    (time_name,) = time_names
+    if len(table.lines) == 0 or len(table.columns) == 1:
+        raise InputError(table.place, "holds no power", "give two rows or more, and a column for each site")
+    if time_name == "time":
+        time_us = column_us(table, "time", timezone)
+    else:
+        time_s = table.numbers("time_s")
+        table.refuse("time_s", np.abs(time_s) > 1e10, "is no time in seconds")
+        time_us = np.rint(time_s * 1e6).astype(np.int64)
+    common = {
+        "time_us": time_us,
+        "step_us": _step_us(table, time_name, time_us),
+        "is_dated": time_name == "time",
+        **_facts(table, path),
+    }
+    columns = {name: _named_unit(table, name, unit) for name in table.columns if name != time_name}
+    rows = [
+        pd.DataFrame(
+            {"cell": "", "pdu": pdu, "util": _power(table, name, of), "bad": False, **common}, table.lines
+        )
+        for name, (pdu, of) in columns.items()
+    ]
+    names = [pdu for pdu, _ in columns.values()]
+    if len({*names}) < len(names):
+        raise InputError(
+            table.place, f"has two columns of one site among {', '.join(columns)}", "leave one out"
+        )
+    keys = [("", name) for name in names]
+    traces = _joined(pd.concat(rows), keys, Path(path), "its column", "true-is-bad")
+    return traces, np.array([of == "fraction" for _, of in columns.values()])
+
+
+def _named_unit(table: Table, column: str, unit: Unit | None) -> tuple[str, Unit]:
+    """(the site that a column is of, its unit), by its name or else `unit`. InputError where neither tells."""
+    match = _IN_UNIT.fullmatch(column)
+    units = {name.lower(): name for name in FACTORS}
+    if match and (of := units.get((match[2] or match[3]).lower())):
+        return match[1], of
+    if unit is None:
+        hint = f"write e.g. {column}_kw, or set power.unit to one of {', '.join(FACTORS)}"
+        raise InputError(table.place, f"does not tell the unit of the column {column!r}", hint)
+    return column, unit
+
+
+def _power(table: Table, column: str, unit: Unit) -> np.ndarray:
+    """A column in watts or as a fraction, [R]; NaN where a field is empty."""
+    values = table.numbers(column, may_lack=True) * FACTORS[unit]
+    highest = 1.0 if unit == "fraction" else 1e15
+    table.refuse(column, (values < 0) | (values > highest), f"is outside 0 to {highest:g}")
+    return values
+
+
+def _joined(
+    rows: pd.DataFrame, keys: Sequence[tuple[str, str]], place: Path, what: str, flags: Flags
+) -> TraceSet:
+    """The traces of the domains `keys`, (cell, pdu), in this order; `what` names their values in messages."""
     domains = dict(iter(rows.groupby(["cell", "pdu"], sort=False)))
-    keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
-    times_us = _common_times_us(rows, paths[0].parent)
-    util = pd.concat({key: _at_times(domains[key], times_us, column, flags) for key in keys}, axis="columns")
+    times_us = _common_times_us(rows, place)
+    util = pd.concat({key: _at_times(domains[key], times_us, what, flags) for key in keys}, axis="columns")
     num_filled = util.isna().sum().to_numpy()
     num_cut = np.array([(~domains[key].time_us.between(times_us[0], times_us[-1])).sum() for key in keys])
     if num_filled.any() or num_cut.any():
         _logger.warning(
             "power traces %s: %d of %d samples are bad or missing and hold the previous good value; %d lie outside the "
             "time common to all %d domains and are cut off",
-            paths[0].parent,
+            place,
             num_filled.sum(),
             util.size,
             num_cut.sum(),
             len(keys),
         )
     return TraceSet(
-        names=[f"cell{cell}_{pdu}" for cell, pdu in keys],
+        names=[_name(*key) for key in keys],
         cells=[cell for cell, _ in keys],
         start_us=times_us.start,
         step_s=times_us.step / 1e6,
@@ -143,6 +224,10 @@ def read_trace_files(
         num_cut=num_cut,
         is_dated=bool(rows.is_dated.all()),
     )
+
+
+def _name(cell: str, pdu: str) -> str:
+    return f"cell{cell}_{pdu}" if cell else pdu
 
 
 def _common_times_us(rows: pd.DataFrame, folder: Path) -> range:
@@ -162,11 +247,11 @@ def _common_times_us(rows: pd.DataFrame, folder: Path) -> range:
     return range(start_us, end_us + 1, int(first.step_us))
 
 
-def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) -> pd.Series:
+def _at_times(domain: pd.DataFrame, times_us: range, what: str, flags: Flags) -> pd.Series:
     """The utilisation of one domain at these times, NaN where there is no good sample. InputError where it has none at
     all, or most are flagged bad, rows contradict each other, or its times lie between these."""
     first, bad = domain.iloc[0], int(domain.bad.sum())
-    name = f"cell{first.cell}_{first.pdu}"
+    name = _name(first.cell, first.pdu)
     if 2 * bad > len(domain):
         other = next(meaning for meaning in get_args(Flags) if meaning != flags)
         raise InputError(
@@ -188,14 +273,12 @@ def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) 
         time = utc(row.time_us) if row.is_dated else row.time_us
         raise InputError(
             f"{row.path}, line {line}",
-            f"utilisation {row.util:g} of {name} at time {time} contradicts another row of that time, {last:g}",
+            f"value {row.util:g} of {name} at time {time} contradicts another row of that time, {last:g}",
             f"keep one of them{SHOWN_TWICE if row.is_dated else ''}",
         )
     util = good.set_index("time_us").util.reindex(times_us)
     if util.isna().all():
-        raise InputError(
-            first.path, f"{COLUMNS[column][0]} of {name} has no good sample", "leave the domain out"
-        )
+        raise InputError(first.path, f"{what} of {name} has no good sample", "leave it out")
     return util
 
 
@@ -236,31 +319,36 @@ def _read_file(path: Path, column: str, flags: Flags, time_unit: TimeUnit, timez
             "time_us": time_us,
             "util": util,
             "bad": bad,
-            "path": str(path),
-            "step_us": _step_us(table, time_name, time_us, time_unit),
+            "step_us": _step_us(table, time_name, time_us, time_unit if time_name == "time" else None),
             "is_dated": time_name == "datetime" or time_us.min() >= _DATED_FROM_US,
-            "synthetic": "synthetic" in table.comment.lower() or "synthetic" in path.name.lower(),
+            **_facts(table, path),
         },
         index=table.lines,
     )
 
 
-def _step_us(table: Table, time_name: str, time_us: np.ndarray, time_unit: TimeUnit) -> int:
-    """The median time step, on whose grid every row must lie. InputError where no trace has such steps, so that the
-    unit must be another one."""
+def _facts(table: Table, path: str | Path) -> dict[str, Any]:
+    """What all rows of a file have in common: its path, and whether it calls itself synthetic."""
+    names = table.comment, Path(path).name
+    return {"path": str(path), "synthetic": any("synthetic" in name.lower() for name in names)}
+
+
+def _step_us(table: Table, time_name: str, time_us: np.ndarray, time_unit: TimeUnit | None = None) -> int:
+    """The median time step, on whose grid every row must lie. InputError where no trace has such steps, so that
+    `time_unit`, that of the column if the input chooses it, must be another one."""
     steps = np.diff(np.unique(time_us))
     if len(steps) == 0:
         raise InputError(table.place, "all rows have the same time", "a trace needs two steps or more")
     step_us = int(np.quantile(steps, 0.5, method="lower"))
     low_us, high_us = _INTERVAL_US
     if not low_us <= step_us <= high_us:
-        number = step_us // _UNIT_US[time_unit]
+        number = step_us // _UNIT_US[time_unit] if time_unit else 0
         others = [unit for unit, factor in _UNIT_US.items() if low_us <= number * factor <= high_us]
-        read = f", read in {time_unit}," if time_name == "time" else ""
+        read = f", read in {time_unit}," if time_unit else ""
         raise InputError(
             table.place,
             f"column {time_name}{read} has a median interval of {step_us / 1e6:g} s; a trace has 1 s to 1 day",
-            f'set time_unit = "{others[0]}"' if read and others else "check the times",
+            f'set time_unit = "{others[0]}"' if others else "check the times",
         )
     num_steps = (time_us.max() - time_us.min()) // step_us + 1
     if num_steps > 10 * len(time_us):
