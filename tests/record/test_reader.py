@@ -42,7 +42,7 @@ def test_columns_are_read_without_an_object_of_h5py_each(run_file, monkeypatch):
         h5py.Group, "__getitem__", lambda group, name: looked_up.append(name) or get(group, name)
     )
     open_run(run_file)
-    assert sorted(looked_up) == ["candidates", "input/json", "input/toml", "rounds", "rounds_sites", "sites"]
+    assert not {"round", "clock_s", "site", "k"} & set(looked_up)
 
 
 def test_files_folders_and_patterns_name_runs_once_each(run_file, tmp_path):
