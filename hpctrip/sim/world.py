@@ -169,6 +169,23 @@ class World:
         return self.throughput_of(self.power_fraction(clock_s))
 
 
+def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
+    """{input table: calendar} of the series that have dates."""
+    series = {"power": supply, **signals}
+    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
+
+
+def _on_one_calendar(
+    supply: PowerSupply, signals: dict[str, GridSignal]
+) -> tuple[PowerSupply, dict[str, GridSignal]]:
+    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
+    dates = shared(_calendars(supply, signals))
+    on_time = {
+        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
+    }
+    return supply.on(dates["power"]) if "power" in dates else supply, on_time
+
+
 class CohortPower:
     """Power of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. A change of
     one site's power costs k sites: the supply is asked for all N once a step."""
@@ -193,23 +210,6 @@ class CohortPower:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
         return min(self._world.supply.next_change_s(clock_s), self._outages.next_change_s(clock_s))
-
-
-def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
-    """{input table: calendar} of the series that have dates."""
-    series = {"power": supply, **signals}
-    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
-
-
-def _on_one_calendar(
-    supply: PowerSupply, signals: dict[str, GridSignal]
-) -> tuple[PowerSupply, dict[str, GridSignal]]:
-    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
-    dates = shared(_calendars(supply, signals))
-    on_time = {
-        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
-    }
-    return supply.on(dates["power"]) if "power" in dates else supply, on_time
 
 
 def round_times(
