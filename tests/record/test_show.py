@@ -6,8 +6,11 @@ import json
 import os
 
 import h5py
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from hpctrip.base.errors import InputError
@@ -95,6 +98,11 @@ def test_tables_are_exported_some_rows_at_a_time(run_file, tmp_path, monkeypatch
     assert together == {1, 2}
     for name, frame in open_run(run_file).tables.items():
         assert (tmp_path / "csv" / f"{name}.csv").read_bytes() == csv_bytes(frame)
+
+
+@given(st.lists(st.floats() | st.floats(1e-6, 1e-3) | st.floats(1e14, 1e18), min_size=1))
+def test_numbers_are_exported_as_python_writes_them(values):
+    assert exported._cells(np.array(values)) == ["" if np.isnan(x) else repr(x) for x in values]
 
 
 def test_nothing_is_exported_from_a_damaged_table(run_file, tmp_path):
