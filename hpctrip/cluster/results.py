@@ -117,8 +117,8 @@ def open_cluster(path: str | Path) -> ClusterRun:
         return read_cluster(Path(path), file)
 
 
-def read_cluster(path: Path, file: h5py.File) -> ClusterRun:
-    """Read the results from an open file."""
+def read_cluster(path: Path, file: h5py.File, whole: bool = True) -> ClusterRun:
+    """Read the results from an open file; always the `whole`, which its facts need."""
     fields = common_fields(path, file, ATTRIBUTES, FORMAT_VERSION)
     return ClusterRun(**fields, **{name: read_frame(file[name], about) for name, about in TABLES.items()})
 

@@ -116,10 +116,16 @@ def open_run(path: str | Path) -> Run:
         return read_run(Path(path), file)
 
 
-def read_run(path: Path, file: h5py.File) -> Run:
-    """Read a run from an open results file. Raises as `common_fields` and `read_frame`."""
+def read_run(path: Path, file: h5py.File, whole: bool = True) -> Run:
+    """Read a run from an open results file, without the rows of its cohorts and candidates unless it is wanted `whole`.
+    Raises as `common_fields` and `read_frame`."""
     fields = common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
-    frames = {name: read_frame(file[name], schema.TABLES.get(name, {})) for name in ("sites", *schema.TABLES)}
+    frames = {
+        name: (read_frame if whole or name in schema.INDEX else _headings)(
+            file[name], schema.TABLES.get(name, {})
+        )
+        for name in ("sites", *schema.TABLES)
+    }
     return Run(
         **fields,
         sites=frames["sites"],
@@ -201,6 +207,20 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
     frame.attrs["descriptions"] = {name: column.doc for name, column in table.items()}
     frame.attrs["added"] = list(later)
     return frame
+
+
+def _headings(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """The frame of `read_frame` without rows, of which there may be millions."""
+    frame = pd.DataFrame({name: np.zeros(0) for name in group})
+    frame.attrs["added"] = list(defaults(group, expected))
+    return frame
+
+
+def defaults(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """{column: its default} of the columns that are newer than the file of the group."""
+    return {
+        name: spec["default"] for name, spec in expected.items() if name not in group and "default" in spec
+    }
 
 
 def open_runs(

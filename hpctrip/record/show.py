@@ -1,10 +1,9 @@
-"""Shows a results file: as a summary on one screen, as plain values, and as CSV files."""
+"""Shows a results file: as a summary on one screen, and as plain values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctrip.base.frames import pd
-from hpctrip.base.io import json_text, write_new
 from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
-from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -288,14 +285,3 @@ def _synthetic(is_synthetic: bool) -> str:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / HOUR_S:.3f} h"
-
-
-def export(run: ResultsFile, folder: str | Path, overwrite: bool = False) -> list[Path]:
-    """Write one CSV per table, and meta.json with the attributes and the resolved input; returns the paths.
-
-    Each file is written atomically. Texts are escaped as in `csv_bytes`; JSON has null for numbers that are not finite.
-    Raises InputError where a file exists and `overwrite` is false.
-    """
-    contents = {f"{name}.csv": csv_bytes(frame) for name, frame in run.tables.items()}
-    contents["meta.json"] = json_text({"meta": run.meta, "input": run.input}).encode() + b"\n"
-    return write_new({Path(folder, name): content for name, content in contents.items()}, overwrite)

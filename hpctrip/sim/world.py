@@ -180,6 +180,23 @@ class World:
         return self.throughput_of(self.power_fraction(clock_s))
 
 
+def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
+    """{input table: calendar} of the series that have dates."""
+    series = {"power": supply, **signals}
+    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
+
+
+def _on_one_calendar(
+    supply: PowerSupply, signals: dict[str, GridSignal]
+) -> tuple[PowerSupply, dict[str, GridSignal]]:
+    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
+    dates = shared(_calendars(supply, signals))
+    on_time = {
+        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
+    }
+    return supply.on(dates["power"]) if "power" in dates else supply, on_time
+
+
 class CohortPower:
     """Power of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. A change of
     one site's power costs k sites: the supply is asked for all N once a step."""
@@ -233,23 +250,6 @@ def _wan(
     comm_s = network.comm_s(propagation_s, bandwidth_bps, update_bytes, model_bytes)
     largest = np.finfo(float).max
     return bandwidth_bps, numbers(comm_s, shape, 0.0, largest, place, "the communication delays in s")
-
-
-def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
-    """{input table: calendar} of the series that have dates."""
-    series = {"power": supply, **signals}
-    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
-
-
-def _on_one_calendar(
-    supply: PowerSupply, signals: dict[str, GridSignal]
-) -> tuple[PowerSupply, dict[str, GridSignal]]:
-    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
-    dates = shared(_calendars(supply, signals))
-    on_time = {
-        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
-    }
-    return supply.on(dates["power"]) if "power" in dates else supply, on_time
 
 
 def round_times(
