@@ -198,8 +198,8 @@ class StudyFile(Component):
     title: str = ""
     """Title, in one line."""
     inputs: list[PathName] = []
-    """Input files, relative to the study file, merged left to right below everything else. If there are none
-    here and in the variants, runs use the demonstration on embedded data."""
+    """Input files, relative to the study file, merged left to right below everything else. What they leave
+    out has its default."""
     overlays: list[PathName] = []
     """Input files, relative to the study file, laid over every run, and over those of the studies that it includes:
     above `common`, below the small form, axes and seeds."""

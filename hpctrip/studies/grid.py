@@ -22,7 +22,6 @@ from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
     Experiment,
     Input,
-    demonstration,
     merge_layers,
     read_user_input,
     relative_to_folder,
@@ -204,7 +203,7 @@ class _Reader:
         inputs = [*self.file.inputs, *(path for choice in cell for path in choice.inputs)]
         paths = [beside(self.folder, path) for path in [*inputs, *self.file.overlays]]
         *files, last = self._layers(*paths)
-        below, over = files[: len(inputs)] or [demonstration()], files[len(inputs) :]
+        below, over = files[: len(inputs)], files[len(inputs) :]
         common, *tables = (self._seen_from_here(table) for table in (self.file.common, *layers))
         merged = merge_layers({}, [*below, common, *over, *tables, reduce(deep, values, last)])
         plugins = merged.get(PLUGINS)

@@ -7,7 +7,7 @@
     DIR/logs/IDENTITY.failed reason of a failure, in one line, until the run is started again
 
 The status of a run is derived from these files and locks on every query; none is stored, so that it is right after a
-kill, too.
+kill, too. A ledger may stand for the results of a finished run as long as their file has not changed (`from_ledger`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from hpctrip.base.io import beside
 from hpctrip.base.text import unknown_name
 from hpctrip.config.inputs import Tables, parse_toml, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
+from hpctrip.runner.experiment import demonstration
 from hpctrip.studies.file import StudyFile, parse_range
 from hpctrip.studies.grid import Entry, entries
 from hpctrip.studies.run_store import RunStore
@@ -86,7 +87,8 @@ def sweep_study(
 ) -> Study:
     """The study of a command `hpctrip run` with `--sweep`; the arguments are as those of `read_studies`."""
     axes = axes_of(sweeps, "--sweep")
-    file = _validated(with_axes({"name": "sweep", "inputs": list(paths), "seeds": None}, axes), "")
+    inputs = {"inputs": list(paths)} if paths else {"common": demonstration()}
+    file = _validated(with_axes({"name": "sweep", "seeds": None, **inputs}, axes), "")
     grid = entries(file, "", overrides, plugins)
     scenario = grid[0].run_input.experiment.name
     name = "_".join([f"{scenario}-sweep", *axes])[:80]
