@@ -276,7 +276,7 @@ class CsvPower(PowerModel):
         if wanted is None and len(traces.names) != len(full_power_w):
             raise InputError(
                 f"power.path = {self.path!r}",
-                f"has columns for {counted(len(traces.names), 'site')}, and there are {len(full_power_w)} without names",
+                f"has columns for {counted(len(traces.names), 'site')}, there are {len(full_power_w)} without names",
                 f'set sites.num_sites = {len(traces.names)}, or name them in a file (sites.kind = "csv")',
             )
         column = np.arange(len(full_power_w)) if wanted is None else traces_named(wanted, traces.names)
