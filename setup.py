@@ -1,5 +1,6 @@
 """Packaging of hpctrip: honest version ranges here, the tested versions in constraints.txt."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -34,7 +35,8 @@ setup(
     name="hpctrip",
     version=version,
     description="Time-to-accuracy of training spread over power-limited datacenter sites (PowerTrip)",
-    long_description=(here / "README.md").read_text(),
+    # pages beside README are not on PyPI: only the texts of links to them
+    long_description=re.sub(r"!?\[([^]]*)\]\((?!https:)[^)]*\)", r"\1", (here / "README.md").read_text()),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     author="The hpctrip authors",
@@ -58,7 +60,14 @@ setup(
     # hpctrip/inputs and hpctrip/slurm are links to the folders at the top: found there whether installed or not
     package_data={
         "hpctrip": [
-            *("runner/*.toml", "inputs/*.toml", "inputs/*/*.toml", "slurm/*.sh", "py.typed"),
+            *(
+                "runner/*.toml",
+                "inputs/*.toml",
+                "inputs/*/*.toml",
+                "inputs/new/*.py",
+                "slurm/*.sh",
+                "py.typed",
+            ),
             "sim/hardware/curves/*.csv",
         ]
     },

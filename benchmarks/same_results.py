@@ -41,13 +41,14 @@ ALL_SMALL = {
     "partition.alpha": 0.5,
 }
 NEEDS_DOWNLOAD = ("speech_ten_words",)
-OVERLAYS = {"emnist_topk": "emnist_dynamic"}
-"""{input that is laid over another one: that one}."""
 BASE = "emnist_dynamic"
 VARIANTS = {
     **{
         f"policy {kind}": {"policy.kind": kind}
-        for kind in ("goodput", "oort", "fedcs", "tifl", "power-of-choice", "fedzero", "first-back", "random")
+        for kind in (
+            *("goodput", "oort", "fedcs", "tifl", "power-of-choice", "fedzero", "first-back", "random"),
+            *("highest-power", "lowest-latency", "fixed-radius", "all", "centralized"),
+        )
     },
     "cost-aware, carbon and price": {
         "carbon.kind": "daily",
@@ -70,6 +71,8 @@ VARIANTS = {
         "compression.kind": "int8",
         "timing.clock": "aggregate-throughput",
     },
+    "policy static": {"policy.kind": "static", "policy.k": 5},
+    "top-k with error feedback": {"compression.kind": "top-k", "compression.fraction": 0.05},
     "label shards, half an epoch": {"partition.kind": "shards", "train.local_epochs": 0.5},
     "stacked engine": {"engine.name": "stacked"},
 }
@@ -88,8 +91,7 @@ def scenarios(checkout: Path) -> Iterator[tuple[str, list[str], Overrides]]:
     inputs = checkout / "inputs"
     for path in sorted(inputs.glob("*.toml")):
         if path.stem not in NEEDS_DOWNLOAD:
-            files = [inputs / f"{OVERLAYS[path.stem]}.toml"] if path.stem in OVERLAYS else []
-            yield path.stem, [*map(str, files), str(path)], {}
+            yield path.stem, [str(path)], {}
     for name, overrides in VARIANTS.items():
         yield name, [str(inputs / f"{BASE}.toml")], overrides
     for path in sorted(inputs.glob("cluster/*.toml")):

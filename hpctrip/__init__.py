@@ -6,6 +6,7 @@
     run = hpctrip.open("results/first.h5")
     run.rounds, run.sites, run.meta                             # pandas frames and attributes
     hpctrip.plot("curves", [run])
+    hpctrip.study(sweeps={"policy.k": [5, 10], "seed": range(3)})   # a pandas frame, a row for each run
     hpctrip.simulate("inputs/cluster/powerflow.toml").jobs      # one GPU cluster, as `hpctrip cluster` does
 
 Importing the package starts neither MPI nor CUDA, and loads nothing heavy.
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpctrip.base.errors import DivergedError, HpctripError, InputError, InterruptedRun
-    from hpctrip.library import Cluster, Run, open, plot, resume, run, simulate
+    from hpctrip.library import Cluster, Run, open, plot, resume, run, simulate, study
 
 __version__ = "0.2.0.dev0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "resume",
     "run",
     "simulate",
+    "study",
 ]
 
 

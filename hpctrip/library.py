@@ -1,36 +1,45 @@
-"""Python interface: the functions `run`, `resume`, `simulate`, `open` and `plot` of `import hpctrip`.
+"""Python interface: the functions `run`, `resume`, `study`, `simulate`, `open` and `plot` of `import hpctrip`.
 
 Heavy modules are imported when one of them is first used. They do what the commands of the same names do, but raise
 errors (`hpctrip.InputError` and so on) instead of ending the process, and may be called repeatedly, also in notebooks.
-Under a launcher every rank calls them in the same order; rank 0 gets the result, the others None.
+Under a launcher every rank calls `run` and `resume` in the same order, with `launched=True`; rank 0 gets the result,
+the others None.
 """
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
 from hpctrip.base.io import user_path
 from hpctrip.cluster import results
 from hpctrip.config.inputs import inline_toml
+from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
 from hpctrip.runner.session import launch
 
+if TYPE_CHECKING:
+    from hpctrip.figures import Drawing
+
 Inputs = str | Path | Iterable[str | Path]
+Overrides = Mapping[str, Any] | None
 
 
 class Run(reader.Run):
     """Results file of one run, in memory: `rounds`, `sites`, `cohorts` and `candidates` are pandas data frames, `meta`
     holds its attributes, `input` its resolved input. A notebook shows its summary."""
 
-    def plot(self, figure: str = "summary", **options: Any) -> Any:
+    def plot(self, figure: str = "summary", **options: Any) -> Drawing:
         """Draw a figure of this run, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
@@ -45,7 +54,7 @@ class Cluster(results.ClusterRun):
     """Results file of one simulated cluster, in memory: `jobs` and `intervals` are pandas data frames, `meta` and
     `input` as in `Run`. A notebook shows its summary."""
 
-    def plot(self, figure: str = "cluster_time", **options: Any) -> Any:
+    def plot(self, figure: str = "cluster_time", **options: Any) -> Drawing:
         """Draw a figure of this cluster, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
@@ -56,15 +65,40 @@ class Cluster(results.ClusterRun):
         return _summary_html(self)
 
 
+@overload
 def run(
     inputs: Inputs = (),
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Overrides = None,
     *,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
+    launched: Literal[False] = False,
+) -> Run: ...
+@overload
+def run(
+    inputs: Inputs = (),
+    overrides: Overrides = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+    launched: bool,
+) -> Run | None: ...
+def run(
+    inputs: Inputs = (),
+    overrides: Overrides = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+    launched: bool = False,
 ) -> Run | None:
     """Train one scenario: TOML files merged left to right (none: the demonstration on embedded data), then `overrides`.
 
@@ -72,36 +106,107 @@ def run(
 
     `overrides` maps dotted keys to values; None leaves a key absent, which means its default. `out` is the results file
     (default: results/NAME-TIME.h5); with `resume`, a run whose results file exists is continued; with `quiet`, nothing
-    is printed. Returns None on all ranks but 0. Raises InputError for bad input, DivergedError if training diverges,
-    InterruptedRun if the run ended early and can be resumed, and another HpctripError if it cannot.
+    is printed. A script that a launcher starts on several ranks says `launched=True`; all ranks but 0 then get None.
+    Raises InputError for bad input, DivergedError if training diverges, InterruptedRun if the run ended early and can
+    be resumed, and another HpctripError if it cannot.
     """
+    _refuse_launcher("hpctrip.run", launched)
     arguments = _arguments(inputs, overrides, out, plugins)
     if resume:
         return _run_in_session(lambda: start_or_resume(**arguments), quiet)
     return _run_in_session(lambda: start_new(**arguments, overwrite=overwrite), quiet)
 
 
+@overload
 def resume(
     source: str | Path,
     inputs: Inputs = (),
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Overrides = None,
     *,
     out: str | Path | None = None,
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
+    launched: Literal[False] = False,
+) -> Run: ...
+@overload
+def resume(
+    source: str | Path,
+    inputs: Inputs = (),
+    overrides: Overrides = None,
+    *,
+    out: str | Path | None = None,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+    launched: bool,
+) -> Run | None: ...
+def resume(
+    source: str | Path,
+    inputs: Inputs = (),
+    overrides: Overrides = None,
+    *,
+    out: str | Path | None = None,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+    launched: bool = False,
 ) -> Run | None:
     """Continue a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`.
 
     `source` is its results file or one of its checkpoints, `out` a new results file (default: continue the old one).
     The other arguments and the errors are those of `run`.
     """
+    _refuse_launcher("hpctrip.resume", launched)
     arguments = _arguments(inputs, overrides, out, plugins)
     return _run_in_session(lambda: start_resumed(_text(source), **arguments), quiet)
 
 
+def study(
+    source: Inputs = (),
+    overrides: Overrides = None,
+    *,
+    sweeps: Mapping[str, Iterable[Any]] | None = None,
+    out: str | Path = "results/studies",
+    small: bool = False,
+    jobs: int | None = None,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+) -> pd.DataFrame:
+    """Make all runs of a study that are not finished, with its tables and figures in `out`, and return its table
+    runs.csv: one row per run, with its variant, seed, results, and every setting as `input.KEY`.
+
+        runs = hpctrip.study("fig09", small=True)
+        runs = hpctrip.study(sweeps={"policy.k": [5, 10], "seed": range(3)})
+        runs.groupby("variant")["time_to_accuracy_s"].mean() / 3600
+
+    `source` is a study file or the name of one that comes with hpctrip; with `sweeps`, {dotted key: its values}, it is
+    the input files of a run, as for `run`, of which all combinations are made. `jobs` is the number of runs side by
+    side (None: one per GPU or core). The other arguments are those of `run` and of the command `study`. Raises
+    InputError for bad input, InterruptedRun if runs ended early (the same call continues), HpctripError if some failed.
+    """
+    from hpctrip.studies.run import run as run_studies
+    from hpctrip.studies.studies import read_studies, study_file, sweep_study
+
+    refuse_launcher("hpctrip.study", "start it once: it starts its runs itself (jobs)")
+    arguments = _arguments(source, overrides, out, plugins)
+    paths, folder, extensions = arguments["paths"], Path(arguments["out"]), arguments["plugins"]
+    if sweeps:
+        lines = [
+            f"{key}={','.join(inline_toml(value, key) for value in values)}" for key, values in sweeps.items()
+        ]
+        studies = [sweep_study(paths, folder, arguments["overrides"], lines, extensions)]
+    elif len(paths) == 1:
+        studies = read_studies(study_file(paths[0]), folder, arguments["overrides"], (), extensions, small)
+    else:
+        raise InputError("hpctrip.study", f"names {len(paths)} study files", "name one, or give sweeps")
+    with ExitStack() as silent:
+        if quiet:
+            silent.enter_context(redirect_stdout(silent.enter_context(Path(os.devnull).open("w"))))
+        run_studies(studies, None, jobs, 1, "the same call")
+    return pd.concat([pd.read_csv(each.folder / "runs.csv") for each in studies], ignore_index=True)
+
+
 def simulate(
     inputs: Inputs = (),
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Overrides = None,
     *,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -125,7 +230,7 @@ def open(path: str | Path) -> Run | Cluster:
     return _as_public_class(open_results(_text(path)))
 
 
-def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Any:
+def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Drawing:
     """Draw one of the figures that `hpctrip plot` lists, of one or several runs or clusters.
 
     `options` are those of the command, with _ for -. Returns a Drawing with `picture` (a matplotlib figure), `table`
@@ -142,6 +247,12 @@ def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any)
     if len(run_list) != 1:
         raise InputError(f"figure {figure!r}", f"is drawn of one run, not of {len(run_list)}", "give one")
     return draw(run_list[0], **options)
+
+
+def _refuse_launcher(function: str, launched: bool) -> None:
+    """Raise InputError where a launcher started several ranks of a script that does not expect None on most of them."""
+    if not launched:
+        refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
 
 
 def _run_in_session(start: Any, quiet: bool) -> Run | None:
@@ -171,7 +282,7 @@ def _summary_html(file: ResultsFile) -> str:
 
 
 def _arguments(
-    inputs: Inputs, overrides: Mapping[str, Any] | None, out: str | Path | None, plugins: Inputs
+    inputs: Inputs, overrides: Overrides, out: str | Path | None, plugins: Inputs
 ) -> dict[str, Any]:
     """The arguments as those of the command line: texts, the overrides as lines of TOML."""
     values = (overrides or {}).items()
@@ -189,4 +300,4 @@ def _text(path: str | Path) -> str:
     return user_path(path, str(path))
 
 
-__all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate"]
+__all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate", "study"]

@@ -163,12 +163,15 @@ def test_a_wheel_is_typed_and_names_no_person_and_no_place_but_the_paper(wheel):
     with ZipFile(wheel) as file:
         names = file.namelist()
         (metadata,) = [name for name in names if name.endswith("/METADATA")]
-        text = file.read(metadata).decode().partition("\n\n")[0]
+        text, _, readme = file.read(metadata).decode().partition("\n\n")
     assert "hpctrip/py.typed" in names
     assert re.findall(r"^(?:Home-page|Project-URL|Download-URL): (.*)", text, re.MULTILINE) == [
         "Paper, https://arxiv.org/abs/2507.17904"
     ]
     assert "Author: The hpctrip authors" in text and "@" not in text
+    assert "https://arxiv.org" in readme and not re.findall(
+        r"\]\((?!https:)", readme
+    )  # PyPI has no other page
 
 
 def test_a_source_distribution_holds_every_file_of_the_repository(source, tmp_path):

@@ -178,18 +178,49 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
     assert loaded.stdout.split() == []
 
 
-@pytest.mark.parametrize("command", ["keys", "inputs", "policies", "check inputs/smoke.toml"])
-def test_a_command_that_trains_nothing_loads_nothing_heavy(command):
+@pytest.mark.parametrize(
+    ("command", "loaded"),
+    [
+        ("keys", ""),
+        ("inputs", ""),
+        ("check inputs/smoke.toml", ""),
+        ("plot --help", "h5py"),
+        ("study smoke --list --out nowhere", "h5py"),
+    ],
+)
+def test_a_command_that_trains_nothing_loads_nothing_heavy(command, loaded):
+    heavy = {
+        "torch",
+        "mpi4py",
+        "h5py",
+        "pandas",
+        "matplotlib",
+        "rich",
+        "scipy",
+        "PIL",
+        "pooch",
+        "asyncio",
+        "soundfile",
+    }
+    assert loaded_by(command.split(), heavy) == loaded.split()
+
+
+def test_a_run_loads_no_pandas(tmp_path):
+    command = ["run", "inputs/smoke.toml", "-o", "stop.max_rounds=1", "--out", str(tmp_path / "a.h5")]
+    assert loaded_by(command, {"torch", "pandas"}) == ["torch"]
+
+
+def loaded_by(command, modules):
+    """Which of these modules a command has loaded when it ends."""
     code = f"""import atexit, sys
 from hpctrip.cli.main import main
-heavy = {{"torch", "mpi4py", "h5py", "pandas", "matplotlib", "rich", "scipy"}}
-atexit.register(lambda: print("loaded:", *sorted(heavy & sys.modules.keys())))
-sys.argv = ["hpctrip", *{command.split()!r}]
+atexit.register(lambda: print("loaded:", *sorted({modules} & sys.modules.keys())))
+sys.argv = ["hpctrip", *{command!r}]
 main()"""
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
     )
-    assert ended.stdout.splitlines()[-1] == "loaded:"
+    return ended.stdout.splitlines()[-1].split()[1:]
 
 
 def test_figures_read_results_through_the_reader_alone():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -98,6 +101,63 @@ def test_bad_input_is_an_error_that_says_all(tmp_path):
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = hpctrip.nonsense
     assert os.listdir(tmp_path) == []
+
+
+def test_a_study_is_a_tidy_frame_with_a_row_for_each_run_and_is_made_once(tmp_path, capfd):
+    fixed = SMALL | {"policy.kind": "static"}
+    grid = {"overrides": fixed, "sweeps": {"policy.k": [2, 3], "seed": range(2)}}
+    runs = hpctrip.study(**grid, out=tmp_path, jobs=2, quiet=True)
+    assert capfd.readouterr().out == ""
+    assert runs["seed"].tolist() == [0, 1, 0, 1] and set(runs["status"]) == {"finished"}
+    assert runs["input.policy.k"].tolist() == [2, 2, 3, 3]
+    assert runs["num_rounds"].tolist() == [2] * 4 and runs["clock_s"].gt(0).all()
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*.h5")}
+    pd.testing.assert_frame_equal(hpctrip.study(**grid, out=tmp_path, quiet=True), runs)
+    assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*.h5")}
+    with pytest.raises(hpctrip.InputError, match="no such study file"):
+        hpctrip.study("fig99", out=tmp_path)
+    with pytest.raises(hpctrip.InputError, match="names 0 study files; name one, or give sweeps"):
+        hpctrip.study(out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "call", [hpctrip.run, lambda: hpctrip.resume("run.h5"), lambda: hpctrip.study("fig09")]
+)
+def test_a_script_that_expects_a_run_on_every_rank_is_refused_under_a_launcher(call, monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "3")
+    with pytest.raises(hpctrip.InputError, match="was started 3 times by a launcher"):
+        call()
+
+
+SCRIPT = """
+import hpctrip
+
+run = hpctrip.run("inputs/smoke.toml", {"policy.kind": "static", "policy.k": 5}, out="k5.h5")
+print(run.status, run.meta["policy"], run.time_to_accuracy_s / 3600, len(run.rounds))
+more = hpctrip.resume(run.path, overrides={"stop.max_rounds": 3})
+drawing = hpctrip.plot("curves", [run, more], target=0.4)
+drawing.save("curves.pdf")
+print(len(hpctrip.study("fig09", small=True)), hpctrip.simulate().counted)
+on_ranks = hpctrip.run(launched=True)
+print("rank 0" if on_ranks is not None else "another rank")
+"""
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_users_script_passes_strict_type_checkers(checker, tmp_path):
+    if not find_spec(checker):
+        pytest.skip(f"{checker} is not installed")
+    source = Path(hpctrip.__file__).parents[1]
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(source)], "include": ["mine.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    heavy = ",".join(f"mypy-{name}.*" for name in ("torch", "pandas", "numpy", "matplotlib", "scipy"))
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\nfollow_imports = silent\n[{heavy}]\nfollow_imports = skip\n")
+    words = {"mypy": ["--strict"], "pyright": ["--pythonpath", sys.executable]}
+    command = [sys.executable, "-m", checker, *words[checker], "mine.py"]
+    environment = os.environ | {"MYPYPATH": str(source)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_notebook_shows_the_summary_and_pictures(run):

@@ -10,12 +10,9 @@ from hpctrip.runner.experiment import read_input
 ROOT = Path(__file__).parents[1]
 COMPUTE_S = 12.0
 """c of a round: as long as 1.5 GB take at 1 Gbit/s."""
-OVERLAYS = {"emnist_topk.toml"}
-"""Laid over another scenario."""
 ABSENT = {"speech_ten_words.toml": 3323}
 """{input: training samples} of those that need a download; README states the size."""
-SCENARIOS = sorted(path.name for path in (ROOT / "inputs").glob("*.toml") if path.name not in OVERLAYS)
-CENTRALIZED = [name for name in SCENARIOS if "_centralized" in name]
+SCENARIOS = sorted(path.name for path in (ROOT / "inputs").glob("*.toml"))
 
 
 def given(name):
@@ -45,14 +42,12 @@ def sizes():
     return of
 
 
-@pytest.mark.parametrize("name", ["", *(name for name in SCENARIOS if name not in CENTRALIZED)])
+@pytest.mark.parametrize("name", ["", *(name for name in SCENARIOS if name != "llm_centralized.toml")])
 def test_a_round_at_full_power_takes_twelve_seconds_of_compute(name, sizes):
     experiment = given(name)
     visits = experiment.workload.local_work(experiment.train).num_visits(sizes(name))
     assert experiment.timing.seconds_per_sample * visits.mean() == pytest.approx(COMPUTE_S, rel=0.05)
 
 
-@pytest.mark.parametrize("name", CENTRALIZED)
-def test_the_centralized_twin_computes_a_sample_as_fast_as_the_sites(name):
-    twin = name[: name.index("_")] + ("_lora.toml" if name.startswith("llm") else "_dynamic.toml")
-    assert given(name).timing == given(twin).timing
+def test_the_centralized_twin_computes_a_sample_as_fast_as_the_sites():
+    assert given("llm_centralized.toml").timing == given("llm_lora.toml").timing

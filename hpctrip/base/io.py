@@ -173,8 +173,8 @@ def digest_of_file(path: str | Path, place: str = "") -> str:
 # Writing
 
 
-def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
-    """Write a file atomically: a temporary file in the same folder is written, synced and renamed.
+def replace_file(path: str | Path, data: bytes | Iterator[bytes], durable: bool = True) -> None:
+    """Write a file atomically, whole or in pieces: a temporary file in the same folder is written, synced and renamed.
 
     Without `durable` it is not synced, so that a power cut may leave it torn. Raises InputError where the file cannot
     be written and HpctripError where the disk is full.
@@ -185,7 +185,7 @@ def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
         _check_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(aside, "xb") as file:
-            file.write(data)
+            file.writelines(data if isinstance(data, Iterator) else [data])
             file.flush()
             if durable:
                 os.fsync(file.fileno())
@@ -236,7 +236,7 @@ def refuse_other(path: str | Path, is_ours: Callable[[bytes], bool], what: str, 
         raise InputError(str(path), f"exists and is {what}", way_out)
 
 
-def write_new(files: Mapping[Path, bytes], overwrite: bool = False) -> list[Path]:
+def write_new(files: Mapping[Path, bytes | Iterator[bytes]], overwrite: bool = False) -> list[Path]:
     """Write files with their folders and return their paths. InputError, and none is written, where one exists and
     `overwrite` is false."""
     for path in files:

@@ -249,12 +249,17 @@ class Times:
 
     @property
     def place(self) -> tuple[float, float]:
-        """Sorts those first that arrive with a greater share of their seeds, then the faster."""
+        """Sorts those first that arrive with a greater share of their seeds, then the faster; where none arrived, the
+        higher accuracy."""
+        if not self.num_reached:
+            return 0.0, -np.nan_to_num(self.best_accuracy)
         return -self.num_reached / self.num_seeds, self.hours
 
     def ties_with(self, other: Times) -> bool:
         """Whether neither of the two stands before the other."""
-        return self.place[0] == other.place[0] and math.isclose(self.hours, other.hours, rel_tol=TIE)
+        return self.place[0] == other.place[0] and math.isclose(
+            *(t.place[1] for t in (self, other)), rel_tol=TIE
+        )
 
     def __str__(self) -> str:
         if not self.reached:

@@ -17,6 +17,9 @@ from hpctrip.base.text import printable
 
 MOVED = {
     "calibrate": "hpctrip study calibration, then postprocess/calibrate.py of the source tree on its table.csv",
+    "knobs": "hpctrip gpu-settings",
+    "policies": "hpctrip keys policy",
+    "workloads": "hpctrip keys workload",
     "claims": "hpctrip study paper, then postprocess/claims.py of the source tree on results/studies",
 }
 """{removed command: its replacement}"""
@@ -35,8 +38,33 @@ def echo_list(descriptions: Mapping[str, str]) -> None:
         click.echo(f"{name:{width}}  {text}")
 
 
+def line_of_input(option: str) -> str:
+    """A hint for an unknown option that is called like keys of the input; else empty."""
+    from hpctrip.config.inputs import keys_called
+    from hpctrip.runner.experiment import Experiment
+
+    keys = keys_called(option.lstrip("-").replace("-", "_"), Experiment)
+    return f" For the key of the input: {' or '.join(f'-o {key}=VALUE' for key in keys)}." if keys else ""
+
+
 class DefaultsToRun(click.Group):
-    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
+    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`. The help lists commands by section; one without is hidden."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.sections: dict[str, list[click.Command]] = {}
+
+    def add_command(self, command: click.Command, section: str | None = None) -> None:  # type: ignore[override]
+        """Add a command to a section of the help."""
+        super().add_command(command)
+        if section:
+            self.sections.setdefault(section, []).append(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a list of commands for each section."""
+        for section, commands in self.sections.items():
+            with formatter.section(section):
+                formatter.write_dl([(command.name, command.get_short_help_str(100)) for command in commands])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a command line; `run` is inserted if it does not begin with a command. Raises click.UsageError for

@@ -1,4 +1,4 @@
-"""Commands about the devices of this machine: `tune`, `knobs`."""
+"""Commands about the devices of this machine: `tune`, `gpu-settings`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 from hpctrip.cli.arguments import FILE, Number, echo, input_options, overwrite_option
 
 
-@click.command()
+@click.command("gpu-settings")
 @click.option("--restore", is_flag=True, help="Put back the settings that killed runs have left.")
-def knobs(restore: bool) -> None:
+def gpu_settings(restore: bool) -> None:
     """List this machine's GPUs with their power caps, and the settings that killed runs have left on them.
 
     A run puts its settings ([knobs] in the input) back however it ends. Only where a batch system kills every process

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import textwrap
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -198,8 +198,8 @@ def described_fields(cls: type[Component]) -> dict[str, FieldInfo]:
 def _field_docstrings(cls: type[Component]) -> Mapping[str, str]:
     """The docstrings below the fields in the body of a class, {field: docstring}."""
     try:
-        definition = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError, SyntaxError):
+        definition = _classes(inspect.getsource(sys.modules[cls.__module__]))[cls.__qualname__]
+    except (OSError, TypeError, SyntaxError, KeyError):
         return {}
     return {
         field.target.id: inspect.cleandoc(text.value.value)
@@ -210,6 +210,25 @@ def _field_docstrings(cls: type[Component]) -> Mapping[str, str]:
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
     }
+
+
+@cache
+def _classes(source: str) -> Mapping[str, ast.ClassDef]:
+    """The classes of a module, {qualified name: definition}. The module is parsed once, not for each of its classes."""
+    classes: dict[str, ast.ClassDef] = {}
+
+    def visit(body: Iterable[ast.stmt], prefix: str) -> None:
+        for part in body:
+            if isinstance(part, ast.ClassDef):
+                classes[prefix + part.name] = part
+                visit(part.body, f"{prefix}{part.name}.")
+            elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                visit(part.body, f"{prefix}{part.name}.<locals>.")
+            else:
+                visit(getattr(part, "body", ()), prefix)
+
+    visit(ast.parse(source).body, "")
+    return classes
 
 
 def toml_value(value: Any, dimension: str = "") -> str:

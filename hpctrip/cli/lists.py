@@ -1,8 +1,9 @@
-"""Commands that describe the input, print files of this package, or fetch data: `policies`, `workloads`, `keys`,
-`reference`, `inputs`, `slurm`, `fetch`."""
+"""Commands that describe the input, print files of this package, or fetch data: `keys`, `reference`,
+`inputs`, `new`, `slurm`, `fetch`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
@@ -11,35 +12,24 @@ from typing import Any
 import click
 
 from hpctrip.cli.arguments import FILE, echo, echo_list, overwrite_option
-
-
-@click.command()
-def policies() -> None:
-    """List the policies and their keys."""
-    from hpctrip.cli.reference import show_keys
-
-    show_keys("policy")
-
-
-@click.command()
-def workloads() -> None:
-    """List the workloads and their keys."""
-    from hpctrip.cli.reference import show_keys
-
-    show_keys("workload")
+from hpctrip.config.package_data import TEMPLATES
 
 
 @click.command()
 @click.argument("name", required=False)
-def keys(name: str | None) -> None:
-    """Describe every key of the input file, or those that NAME means.
+@click.option("--all", "all_keys", is_flag=True, help="Describe all keys.")
+def keys(name: str | None, all_keys: bool) -> None:
+    """List the keys of the input that are used first; describe those that NAME means, or all.
 
     NAME is a table (policy), a kind (powertrip), a key (lr), or several of them joined by dots (policy.k). Printed are
     the default, what a value may be, its bounds and units, and whether it changes a result.
     """
-    from hpctrip.cli.reference import show_keys
+    from hpctrip.cli.reference import show_first_keys, show_keys
 
-    show_keys(name)
+    if name is None and not all_keys:
+        show_first_keys()
+    else:
+        show_keys(name)
 
 
 @click.command()
@@ -82,15 +72,15 @@ _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there
 def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
     """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR.
 
-    `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid over a scenario.
+    Commands take them by NAME, too. `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid
+    over a scenario.
     """
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import write_new
     from hpctrip.base.text import unknown_name
-    from hpctrip.config.package_data import CLUSTERS, OVERLAYS, SCENARIOS, described, shipped
+    from hpctrip.config.package_data import described, shipped_inputs
 
-    groups = {"": SCENARIOS, "cluster/": CLUSTERS, "real/": OVERLAYS}
-    files = {f"{group}{stem}": file for group, kind in groups.items() for stem, file in shipped(kind).items()}
+    files = shipped_inputs()
     if name is not None and name not in files:
         raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
     if folder is not None:
@@ -101,6 +91,27 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
         click.echo(files[name].read_text(encoding="utf-8"), nl=False)
     else:
         echo_list({name: described(file) for name, file in files.items()})
+
+
+@click.command()
+@click.argument("name")
+@click.option("--kind", type=click.Choice(list(TEMPLATES)), default="input", show_default=True)
+@overwrite_option
+def new(name: str, kind: str, overwrite: bool) -> None:
+    """Write a commented file to start from, which runs as it is: NAME.toml or NAME.py."""
+    from importlib.resources import files
+
+    from hpctrip.base.errors import InputError
+    from hpctrip.base.io import write_new
+
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise InputError(name, "is no name", "use small letters, digits, - and _, e.g. my-policy")
+    file = files("hpctrip").joinpath("inputs/new", TEMPLATES[kind])
+    path = Path(file.name).with_stem(name)
+    text = file.read_text(encoding="utf-8").replace("NAME", name)
+    echo(*write_new({path: text.encode()}, overwrite))
+    command = next(line for line in text.splitlines() if line.lstrip("# ").startswith("hpctrip "))
+    echo(f"start: {command.strip('# ').split('  #')[0]}")
 
 
 _SETTINGS = (

@@ -18,9 +18,9 @@ from hpctrip.base.errors import HpctripError, blame
 from hpctrip.base.io import BestEffortStream, checked_output
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs, lists, results, studies
-from hpctrip.cli.arguments import DefaultsToRun
+from hpctrip.cli.arguments import DefaultsToRun, line_of_input
 from hpctrip.cli.cluster import cluster
-from hpctrip.cli.device import knobs, tune
+from hpctrip.cli.device import gpu_settings, tune
 from hpctrip.cli.plot import plot
 from hpctrip.ranks.launched import launched_rank
 
@@ -30,18 +30,30 @@ from hpctrip.ranks.launched import launched_rank
 def cli() -> None:
     """Train real models over virtual, power-limited datacenter sites; tell how long it would have taken.
 
-    Without a command: run.
+    Without a command: `run`, which without a file trains a demonstration on embedded data.
     """
 
 
-for command in (
-    *(studies.run, inputs.resume, inputs.retime, inputs.check, inputs.plan, inputs.prepare),
-    *(results.show, results.watch, results.export, results.verify, results.diff, results.merge),
-    *(studies.study, plot, cluster),
-    *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
-    *(tune, lists.inputs, lists.slurm, knobs),
-):
-    cli.add_command(command)
+SECTIONS = {
+    "Start": (
+        studies.run,
+        results.show,
+        plot,
+        inputs.check,
+        lists.keys,
+        lists.inputs,
+        lists.new,
+        lists.fetch,
+    ),
+    "Compare": (studies.study, inputs.retime, results.diff, results.merge, results.export, results.verify),
+    "Long jobs": (inputs.plan, inputs.resume, results.watch, lists.slurm, inputs.prepare),
+    "This machine": (tune, gpu_settings),
+    "A cluster inside a site": (cluster,),
+}
+for section, commands in SECTIONS.items():
+    for command in commands:
+        cli.add_command(command, section)
+cli.add_command(lists.reference)
 
 
 def main() -> NoReturn:
@@ -63,6 +75,8 @@ def run_command() -> int:
                 return cli(standalone_mode=False) or 0  # click returns the code of an Exit
         except click.ClickException as error:
             if rank == 0:
+                if isinstance(error, click.NoSuchOption):
+                    error.message += line_of_input(error.option_name)
                 error.message = printable(error.message, 1000)  # it quotes the command line
                 error.show(messages)
             return error.exit_code
@@ -85,8 +99,8 @@ def run_command() -> int:
 def end_process(code: int) -> NoReturn:
     """End this process as Python does, but without destroying its modules, which takes a second for torch.
 
-    A process that has used MPI ends by C's exit: MPICH tells its launcher only there that a rank is done, and the launcher
-    kills the others when a rank ends without.
+    A process that has used MPI ends by C's exit: MPICH tells its launcher only there that a rank is done, and the
+    launcher kills the others when a rank ends without.
     """
     threading._shutdown()  # waits for threads that are no daemons
     atexit._run_exitfuncs()

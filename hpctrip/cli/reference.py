@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -22,6 +23,22 @@ from hpctrip.runner.experiment import Experiment
 
 WIDTH = 79
 """Letters in a line of what describes a key."""
+FIRST_KEYS = (
+    *("seed", "sites.kind", "sites.num_sites", "workload.kind", "workload.data", "workload.train_samples"),
+    *("partition.kind", "partition.alpha", "power.kind", "throughput.kind", "network.update_bytes"),
+    *("network.near_bandwidth_bps", "network.far_bandwidth_bps", "timing.seconds_per_sample", "timing.clock"),
+    *("train.lr", "train.batch_size", "train.local_epochs", "server.kind", "compression.kind", "policy.kind"),
+    *(
+        "policy.k",
+        "faults.mtbf_s",
+        "carbon.kind",
+        "price.kind",
+        "evaluate.every_rounds",
+        "stop.target_accuracy",
+    ),
+    *("stop.max_rounds", "ranks.device", "checkpoint.every_rounds", "store.path"),
+)
+"""The keys that people use first."""
 
 
 def input_sections(root: type[Component] = Experiment) -> list[Section]:
@@ -44,6 +61,35 @@ def show_keys(name: str | None = None, root: type[Component] = Experiment) -> No
         click.echo(_text(_table(table, list(kinds))))
     if dimensions := {key.dimension for section in selected for key in section.keys} - {""}:
         click.echo(_text(_units(sorted(dimensions))), nl=False)
+
+
+def show_first_keys() -> None:
+    """Print a line for each of FIRST_KEYS: its default, and what it means or the kinds that there are."""
+    everything = input_sections()
+    rows = {}
+    for name in FIRST_KEYS:
+        table, _, last = name.rpartition(".")
+        if last == "kind":
+            kinds = [section for section in everything if section.table == table]
+            default = next(section.kind for section in kinds if section.is_default)
+            rows[f'{name} = "{default}"'] = ", ".join(section.kind for section in kinds)
+            continue
+        of_name = sorted(select(everything, name), key=lambda section: not section.is_default)
+        key = next(key for section in of_name for key in section.keys if key.name == last)
+        rows[f"{name} = {key.default}" if key.default else name] = re.split(r"(?<!Eq)\. ", key.meaning)[
+            0
+        ].rstrip(".")
+    width = max(map(len, rows)) + 2
+    for name, text in rows.items():
+        first = f"{name:{width}}"
+        click.echo(
+            textwrap.fill(
+                text, 120, initial_indent=first, subsequent_indent=" " * width, break_on_hyphens=False
+            )
+        )
+    click.echo(
+        "\n`hpctrip keys TABLE` describes a table's keys (`hpctrip keys policy`), `hpctrip keys --all` all keys."
+    )
 
 
 def pages(cli: click.Command) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -29,7 +30,7 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from hpctrip.record.show import facts
     from hpctrip.record.show import show as summary
 
-    runs = open_runs(paths, opened=open_results)
+    runs = open_runs(paths, opened=partial(open_results, whole=False))
     if as_json:
         rows = ({"path": run.path, "status": run.status} if status else facts(run) for run in runs)
         click.echo(json_text({"runs": list(rows)}))
@@ -73,12 +74,11 @@ def watch(path: str) -> None:
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
     from hpctrip.record.checkpoint import export_model
-    from hpctrip.record.results_file import open_results
-    from hpctrip.record.show import export as write
+    from hpctrip.record.export import export as write
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT, or both")
-    written = [*write(open_results(path), folder, overwrite)] if folder else []
+    written = [*write(path, folder, overwrite)] if folder else []
     if model and Path(model).suffix:
         written.append(export_model(path, model, overwrite))
     elif model:

@@ -23,7 +23,7 @@ from hpctrip.cli.arguments import (
     store_option,
 )
 from hpctrip.cli.lists import SITE_OPTIONS, site_options
-from hpctrip.ranks.launched import launched_size
+from hpctrip.ranks.launched import launched_rank, refuse_launcher
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 RESULTS = "results/studies"
 """Default folder of studies and their runs."""
+STARTS_RUNS = "start it once: it starts its runs itself (--jobs, --ranks)"
 
 
 class Jobs(click.IntRange):
@@ -96,6 +97,27 @@ sweep_option = click.option(
     help="First take up runs made elsewhere.",
 )
 @click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar='"NAME [KEY=VALUE]..."',
+    help="Make nothing: draw this figure of the study's finished runs, with its options and format=png,pdf,svg.",
+)
+@click.option(
+    "--artifact",
+    type=FILE,
+    metavar="FOLDER",
+    help="Make nothing: write what is finished, from inputs to figures, with environment, commands and checksums, "
+    "into this new folder, an RO-Crate.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "latex"]),
+    default="text",
+    help="latex: the table alone on stdout, for the package booktabs.",
+)
+@click.option(
     "--list", "listed", is_flag=True, help="Make nothing: say what is finished, running, failed or stale."
 )
 @click.option(
@@ -127,17 +149,17 @@ def study(path: str | None, **args: Any) -> None:
     elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
-        run_task(args["task"], args["tasks"], lambda: _read(path, args))
+        run_task(args["task"], args["tasks"], lambda name: _read(path, args, checked=False, name=name))
     else:
-        _require_single_process("study")
+        refuse_launcher("study", STARTS_RUNS)
         _study(path, args)
 
 
-def _read(path: str, args: dict[str, Any]) -> list[Study]:
+def _read(path: str, args: dict[str, Any], checked: bool, name: str = "") -> list[Study]:
     from hpctrip.studies.studies import read_studies, study_file
 
     options = (args[name] for name in ("overrides", "sweeps", "plugins", "small"))
-    return read_studies(study_file(path), Path(args["out"]), *options)
+    return read_studies(study_file(path), Path(args["out"]), *options, checked, name)
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
@@ -145,7 +167,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies.imported import import_runs
     from hpctrip.studies.studies import all_entries
 
-    studies = _read(path, args)
+    studies = _read(path, args, checked=not args["listed"])
     for ledger in args["imports"]:
         line = import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs")
         click.echo(printable(line, 1000))
@@ -159,10 +181,30 @@ def _study(path: str, args: dict[str, Any]) -> None:
 
         for text in report(lines, args["jobs"] or capacity()[0], args["samples_per_second"]):
             click.echo(printable(text, 1000))
+    elif args["figures"]:
+        _draw(studies, args["figures"])
+    elif args["artifact"]:
+        from hpctrip.studies.artifact import write_artifact
+
+        for each in studies:
+            folder = Path(args["artifact"], *([each.name] if len(studies) > 1 else []))
+            for text in write_artifact(each, folder):
+                click.echo(printable(text, 1000))
     elif args["submitted"]:
         _submit(path, studies, [line for line in lines if line.can_be_made], args)
     else:
-        runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line())
+        latex = args["form"] == "latex"
+        runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line(), latex)
+
+
+def _draw(studies: list[Study], figures: tuple[str, ...]) -> None:
+    from hpctrip.studies.file import Picture
+
+    pictures = [Picture.of_text(text) for text in figures]
+    for study in studies:
+        for picture in pictures:
+            for line in study.draw(picture):
+                click.echo(printable(line, 1000))
 
 
 def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[str, Any]) -> None:
@@ -208,6 +250,10 @@ def run(
     With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then
     names its folder, and the same command goes on with what is missing.
     """
+    if not run_input["paths"] and launched_rank() == 0:
+        click.echo(
+            "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
+        )
     if sweeps:
         _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
         return
@@ -237,7 +283,7 @@ def _sweep(
     from hpctrip.studies.run import run
     from hpctrip.studies.studies import sweep_study
 
-    _require_single_process("run --sweep")
+    refuse_launcher("run --sweep", STARTS_RUNS)
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if overwrite:
@@ -253,9 +299,3 @@ def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:
         if fault.place.startswith(f"{key.strip()} = ") and ("," in value or ".." in value):
             return replace(fault, way_out=f"for several values: --sweep {line}")
     return fault
-
-
-def _require_single_process(command: str) -> None:
-    if launched_size() > 1:
-        problem = f"was started {launched_size()} times by a launcher"
-        raise InputError(command, problem, "start it once: it starts its runs itself (--jobs, --ranks)")

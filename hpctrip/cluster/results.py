@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 _SHARED = (
     *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
     *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
-    "synthetic_signals",
+    *("synthetic_signals", "slurm_cluster", "slurm_job", "slurm_step", "slurm_nodes"),
 )
 ATTRIBUTES: dict[str, Attribute] = {
     **{name: RUN_ATTRIBUTES[name] for name in _SHARED},
@@ -117,8 +117,8 @@ def open_cluster(path: str | Path) -> ClusterRun:
         return read_cluster(Path(path), file)
 
 
-def read_cluster(path: Path, file: h5py.File) -> ClusterRun:
-    """Read the results from an open file."""
+def read_cluster(path: Path, file: h5py.File, whole: bool = True) -> ClusterRun:
+    """Read the results from an open file; always the `whole`, which its facts need."""
     fields = common_fields(path, file, ATTRIBUTES, FORMAT_VERSION)
     return ClusterRun(**fields, **{name: read_frame(file[name], about) for name, about in TABLES.items()})
 

@@ -4,6 +4,7 @@ faults in one report."""
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -28,7 +29,7 @@ from hpctrip.config.component import (
     registered,
     registry_of,
 )
-from hpctrip.config.package_data import suggest_scenario
+from hpctrip.config.package_data import shipped_inputs, suggest_scenario
 
 Tables = dict[str, Any]
 """Merged TOML: tables, keys and values as the user wrote them."""
@@ -98,7 +99,23 @@ def validate(tables: Tables, root: type[C]) -> C:
     try:
         return root.model_validate(tables)
     except ValidationError as error:
+        if command := _other_command(tables, root):
+            raise InputError("the input", "is that of another command", f"hpctrip {command} FILE") from None
         raise InputError(faults=_one_per_place(_fault(root, detail) for detail in error.errors())) from None
+
+
+_TABLES = {
+    "study": {"axis", "common", "studies"},
+    "cluster": {"cluster", "jobs", "scheduler"},
+    "run": {"policy", "train", "workload"},
+}
+"""{command: some tables that only its input has}."""
+
+
+def _other_command(tables: Tables, root: type[Component]) -> str:
+    """The command whose input this is; empty if it is that of `root`, or cannot be told."""
+    command, own = max(_TABLES.items(), key=lambda item: len(item[1] & tables.keys()))
+    return "" if own <= root.model_fields.keys() or not own & tables.keys() else command
 
 
 _built_with: dict[type[Component], list[tuple[type[Component], ...]]] = {}
@@ -133,10 +150,14 @@ def known_keys(owner: Any) -> list[str]:
 
 
 def _read_file(path: str) -> Tables:
+    """The tables of a file, or of the input of the package that has this name."""
     named = named_path(path, str(path))
-    if not named.exists():
+    if named.exists():
+        text = read_text(named, str(path))
+    elif own := shipped_inputs().get(str(path)):
+        text = own.read_text(encoding="utf-8")
+    else:
         raise InputError(path, "no such file", suggest_scenario(path))
-    text = read_text(named, str(path))
     try:
         return parse_toml(text)
     except ValueError as error:
@@ -217,7 +238,9 @@ def _fault(root: type[Component], detail: Any) -> Fault:
     elif kind in ("too_short", "string_too_short"):
         least = detail["ctx"]["min_length"]
         problem = "must not be empty" if least == 1 else f"must have at least {least}"
-    return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem)
+    percent = isinstance(value, str) and re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", value)
+    hint = f"write a fraction: {float(percent[1]) / 100:g}" if percent else ""
+    return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem, hint)
 
 
 def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
@@ -265,6 +288,15 @@ def suggest(root: type[Component], path: KeyPath, keys: Iterable[str]) -> str:
         return unknown_name(path[-1], keys)
     near = _meant(closest(path[-1], {place[-1] for place, _ in places}), places)
     return f"{near} known: {', '.join(sorted(keys))}".lstrip()
+
+
+def keys_called(name: str, root: type[Component]) -> list[str]:
+    """The dotted input keys that are called `name`, or end so."""
+    return [
+        key
+        for key in dict.fromkeys(".".join(place) for place, _ in _places(root))
+        if f".{key}".endswith(f".{name}")
+    ]
 
 
 def _meant(name: str, places: Iterable[tuple[KeyPath, str]]) -> str:

@@ -1,5 +1,5 @@
 """Data files of the package: scenarios (inputs/), clusters (inputs/cluster/), studies (inputs/studies/), overlays for
-real data (inputs/real/) and batch scripts (slurm/).
+real data (inputs/real/), templates (inputs/new/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -12,11 +12,15 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePath
 
+from hpctrip.base.text import did_you_mean
+
 SCENARIOS = ("inputs", ".toml")
 CLUSTERS = ("inputs/cluster", ".toml")
 OVERLAYS = ("inputs/real", ".toml")
 STUDIES = ("inputs/studies", ".toml")
 SCRIPTS = ("slurm", ".sh")
+TEMPLATES = {"input": "input.toml", "study": "study.toml", "policy": "policy.py", "workload": "workload.py"}
+"""Files of inputs/new by what `hpctrip new` calls them; NAME stands for the name that the user gives."""
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
@@ -35,9 +39,16 @@ def described(file: Traversable) -> str:
     return re.match(r"(.*?[.:])(?= [A-Z]|$)|.*", text)[0]
 
 
+def shipped_inputs() -> dict[str, Traversable]:
+    """{name: file} of the input files of the package, as `hpctrip inputs` names them: NAME, cluster/NAME, real/NAME."""
+    groups = {"": SCENARIOS, "cluster/": CLUSTERS, "real/": OVERLAYS}
+    return {f"{group}{stem}": file for group, kind in groups.items() for stem, file in shipped(kind).items()}
+
+
 def suggest_scenario(path: str) -> str:
     """A way out where a scenario file does not exist."""
-    name, folder = PurePath(path).stem, PurePath(path).parent
+    name = PurePath(path).stem
     if name in shipped(SCENARIOS):
-        return f"`hpctrip inputs {name} --to {folder}` copies the scenario of that name"
-    return "give the path of a TOML input file; `hpctrip inputs` lists the scenarios that come with hpctrip"
+        return f"use the scenario that comes with hpctrip by its name alone: {name}"
+    near = did_you_mean(name, shipped_inputs())
+    return f"{near} give the path of an input file, or a name that `hpctrip inputs` lists".lstrip()

@@ -16,10 +16,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import click
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -30,6 +29,9 @@ from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FIXED = ("static", "first-back")
 DYNAMIC = "dynamic"
@@ -58,20 +60,23 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
         raise InputError("the runs", problem, "give them, or name another --baseline")
     table = pd.DataFrame(rows)
     order = table.groupby("policy")["ratio"].median().sort_values(kind="stable").index.tolist()
-    names = [style.counted_name(policy, int((table["policy"] == policy).sum()), 22) for policy in order]
+    numbers = [int((table["policy"] == policy).sum()) for policy in order]
+    names = [style.counted_name(policy, n, 22) for policy, n in zip(order, numbers, strict=True)]
     picture, axes = style.rows(names, 1.3)
     axes.axvline(1, color="black", linewidth=0.8)
     for y, policy in enumerate(order):
         own = table[table["policy"] == policy]
-        for ratio, how in zip(own["ratio"], own["is"], strict=True):
+        for ratio, how, place in zip(own["ratio"], own["is"], style.beside_mean(len(own)), strict=True):
             face = "black" if how == "exact" else "white"
-            axes.plot(ratio, y, "o", color="black", markersize=3, markerfacecolor=face, markeredgewidth=0.6)
+            name = "one scenario" if how == "exact" else f"one scenario: {how}"
+            look = {"color": "black", "markersize": 3, "markerfacecolor": face, "markeredgewidth": 0.6}
+            axes.plot(ratio, y + place, "o", label=name if math.isfinite(ratio) else None, **look)
         style.mean_bar(axes, y, over_scenarios(own, "ratio", "is"))
     axes.set_xscale("log")
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
     _number(axes)
     style.grid(axes, "x")
-    style.finish(picture, reading.provenance(runs))
+    style.finish(picture, f"{style.counts(numbers, 'scenario')}; {reading.provenance(runs)}")
     lines = [*summaries(table, order), *(f"scenario {name}" for name in scenarios)]
     if split is not None:
         begins = table["scenario"].str.partition(": ")[2].str.startswith(split)
@@ -83,6 +88,8 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
 
 def _number(axes: Axes) -> None:
     """Give a logarithmic axis of ratios, on which 1 is, at least two numbers and at most a dozen."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
     low, high = axes.get_xlim()
     by_decade = LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,))
     axes.xaxis.set_major_locator(MaxNLocator(5) if high < 4 * low else by_decade)

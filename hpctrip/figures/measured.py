@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import csv_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COUNTS = ("hosts", "sites", "num_rounds")
 SECONDS = ("round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in style.PHASES))
@@ -74,6 +77,8 @@ def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
 
 def phases(axes: Axes, rows: pd.DataFrame) -> None:
     """Shares of the phases in the median round, in percent; above them what no phase claims."""
+    from matplotlib.ticker import NullLocator
+
     places, bottom = np.arange(len(rows)), np.zeros(len(rows))
     for phase, (colour, hatch) in style.PHASES.items():
         share = 100 * (rows[f"{phase}_s"] / rows["round_s"]).to_numpy()

@@ -7,11 +7,9 @@ others grey behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import mean_interval
@@ -21,6 +19,10 @@ from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ONE_PANEL = 4
 """Largest number of curves that share one panel."""
@@ -49,9 +51,9 @@ def curves(runs: Sequence[Run], target: float | None = None) -> Drawing:
     """Accuracy against simulated time, bands over seeds.
 
     Thin lines are single seeds, straight from one evaluation to the next. Where all n seeds of a configuration are
-    running, the thick line is their mean and the band its 95 % confidence interval (Student t); after the first of them
-    has ended there is no mean, because those that are left are not the same draw. Up to four configurations share a
-    panel, more get one each.
+    running, the thick line is their mean and, above three seeds, the band its 95 % confidence interval (Student t);
+    after the first of them has ended there is no mean, because those that are left are not the same draw. Up to four
+    configurations share a panel, more get one each.
     """
     goals = {target} if target else {float(run.meta["target_accuracy"]) for run in runs}
     goal = goals.pop() if len(goals) == 1 else np.nan  # several goals are no common line
@@ -62,7 +64,7 @@ def curves(runs: Sequence[Run], target: float | None = None) -> Drawing:
         if len(group.runs) > 1:
             for run in group.runs:
                 place.axes.plot(*evaluated(run), color=place.look["color"], linewidth=0.5, alpha=0.6)
-        draw_mean(*place, mean)
+        draw_mean(*place, mean, len(group.runs))
         rows.append(line_of(group, mean, goal))
         points = [(str(run.meta["seed"]), *evaluated(run), np.nan, np.nan, 1) for run in group.runs]
         if len(group.runs) > 1:  # the mean is a row without a seed
@@ -73,9 +75,10 @@ def curves(runs: Sequence[Run], target: float | None = None) -> Drawing:
         if np.isfinite(goal):
             draw_target(axes, goal)
     label_panels(picture, places, "Simulated time (hours)", "Held-out accuracy (%)")
-    bands = "; thin: single seeds, thick: their mean, bands: its 95 % interval"
-    many = bands if len(runs) > len(groups) else ""
-    style.finish(picture, caption + many)
+    numbers = [len(group.runs) for group in groups]
+    many = "; thin: single seeds, thick: their mean" if max(numbers) > 1 else ""
+    bands = ", bands: its 95 % interval" if style.has_whiskers(max(numbers)) else ""
+    style.finish(picture, f"{style.counts(numbers)}; {caption}{many}{bands}")
     head = ("configuration", "n", "all run until h", "mean accuracy there", "best", "hours to target")
     return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))
 
@@ -100,9 +103,10 @@ def mean_of(group: Group) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(MEAN_COLUMNS, columns, strict=True)))
 
 
-def draw_mean(axes: Axes, look: dict[str, Any], name: str | None, mean: pd.DataFrame) -> None:
-    """The line of a mean in its band."""
-    style.band(axes, mean["hours"], mean["low"], mean["high"], look)
+def draw_mean(axes: Axes, look: dict[str, Any], name: str | None, mean: pd.DataFrame, n: int) -> None:
+    """The line of a mean of n seeds, in its band."""
+    if style.has_whiskers(n):
+        style.band(axes, mean["hours"], mean["low"], mean["high"], look)
     (line,) = axes.plot(mean["hours"], mean["accuracy_percent"], label=name, **look)
     if len(mean) == 1:
         line.set(marker="o", markersize=3, clip_on=False)  # a line of one point would not be seen
@@ -161,7 +165,7 @@ def cohort_size(runs: Sequence[Run]) -> Drawing:
     style.whole_numbers(places[0].axes, "y")
     label_panels(picture, places, "Simulated time (hours)", "Sites in the cohort, k")
     many = "; a line for every seed" if len(runs) > len(groups) else ""
-    style.finish(picture, caption + many)
+    style.finish(picture, f"{style.counts([len(group.runs) for group in groups])}; {caption}{many}")
     return Drawing(picture, pd.concat(tables, ignore_index=True), lines)
 
 

@@ -1,6 +1,7 @@
 """Time-to-accuracy against energy, carbon and money.
 
-A point is a configuration: means over n seeds up to the target accuracy, with 95 % confidence intervals (Student t).
+A point is a configuration: means over n seeds up to the target accuracy, with 95 % confidence intervals (Student t),
+or for up to three seeds with a dot for each.
 Down and left is better; the faint line is the front, on which no other configuration is better in both. Where a seed
 did not reach the target, the point is open: it stands at what was spent, and is not on the front. Carbon and money are
 drawn where the runs know them ([carbon], [price]).
@@ -9,10 +10,9 @@ drawn where the runs know them ([carbon], [price]).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -23,6 +23,9 @@ from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST = 40
 """Largest number of points in a legible figure."""
@@ -68,8 +71,10 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     picture = style.figure(3.0, style.COLUMN_INCHES if len(panels) == 1 else style.PAGE_INCHES)
     for axes, panel in zip(picture.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
         draw(axes, panel, table)
+        draw_seeds(axes, panel, groups, target)
     picture.axes[0].set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
-    style.finish(picture, caption + _notes(runs, panels, table))
+    seeds = style.counts(list(table["num_seeds"]))
+    style.finish(picture, f"{seeds}; {caption}{_notes(runs, panels, table)}")
     return Drawing(picture, table, _lines(table, panels))
 
 
@@ -101,20 +106,21 @@ def spent(run: Run, panel: Panel, target: float) -> float:
 def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """The points of one panel, and the front behind them."""
     front = table[table[f"{panel.name}_on_front"]].sort_values(panel.name)
-    look = {"color": style.FAINT, "linewidth": 3, "label": "front: no other is better in both"}
-    axes.plot(front[panel.name], front["mean_h"], zorder=0, **look)
+    if len(front) > 1:  # a line of one point is not seen
+        look = {"color": style.FAINT, "linewidth": 3, "label": "front: no other is better in both"}
+        axes.plot(front[panel.name], front["mean_h"], zorder=0, **look)
     for i, row in enumerate(table.itertuples()):
-        colour = style.CYCLE[i % len(style.CYCLE)]
+        look = style.point(i)
         reached = row.num_reached == row.num_seeds
         bars = {"xerr": getattr(row, f"{panel.name}_half_width"), "yerr": row.time_half_width}
         axes.errorbar(
             getattr(row, panel.name),
             row.mean_h,
-            **(bars if np.isfinite(row.time_half_width) else {}),
-            fmt=style.MARKS[i % len(style.MARKS)],
+            **(bars if np.isfinite(row.time_half_width) and style.has_whiskers(row.num_seeds) else {}),
+            **look,
+            linestyle="none",
             markersize=4.5,
-            color=colour,
-            markerfacecolor=colour if reached else "white",
+            markerfacecolor=look["color"] if reached else "white",
             elinewidth=0.8,
             capsize=2,
             label=style.counted_name(row.label, row.num_seeds, 30) + ("" if reached else "*"),
@@ -125,6 +131,16 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
     style.grid(axes, "both")
 
 
+def draw_seeds(axes: Axes, panel: Panel, groups: Sequence[Group], target: float) -> None:
+    """A dot for each seed where a mean has no whiskers."""
+    for i, group in enumerate(groups):
+        if len(group.runs) > 1 and not style.has_whiskers(len(group.runs)):
+            times, colour = group.times(target), style.point(i)["color"]
+            by_seed = sorted(group.runs, key=lambda run: run.meta["seed"])
+            used = [spent(run, panel, target) for run in by_seed]
+            axes.plot(used, times.spent_h, ".", color=colour, markersize=3, alpha=0.7, zorder=1)
+
+
 def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) -> str:
     """The part of the heading about synthetic signals, intervals and open points."""
     signals = {"carbon_g": "carbon", "cost": "price"}
@@ -132,8 +148,11 @@ def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) ->
     made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
     synthetic = f"; synthetic {' and '.join(made_up)}" if made_up else ""
     missed = (table["num_reached"] < table["num_seeds"]).any()
-    if table["time_half_width"].notna().any():
+    has_bars = table["time_half_width"].notna() & style.has_whiskers(table["num_seeds"])
+    if has_bars.any():
         synthetic += "; bars: 95 % intervals of the means"
+    if (table["time_half_width"].notna() & ~has_bars).any():
+        synthetic += "; dots: single seeds"
     return synthetic + ("; *: open, the target was not reached by every seed" if missed else "")
 
 

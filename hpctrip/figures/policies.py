@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -19,6 +18,9 @@ from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Bar = tuple[Group, Times]
 MOST = 100
@@ -48,11 +50,11 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     Runs that differ in more than their seed are bars of their own, labelled with what differs. Where the bars are not
     alike in what is no part of their policy (data, timing, network, ...), a warning and the picture say in what.
 
-    Bars are means over n seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where
-    a seed did not reach the target, the length of the bar is unknown: it is hatched, without an end, and stands below
-    all that did; a mark shows the mean time that was spent. The ratio to the reference is the geometric mean over the
-    seeds that both have, as in the tables of studies: a bound where one of the two did not reach the target with some
-    seed.
+    Bars are means over n seeds, dots single seeds; above three seeds with 95 % confidence intervals (Student t; no time
+    is below 0). Where a seed did not reach the target, the length of the bar is unknown: it is hatched, without an end,
+    and stands below all that did; a mark shows the mean time that was spent. Policies that reached it with no seed
+    stand by their best accuracy. The ratio to the reference is the geometric mean over the seeds that both have, as in
+    the tables of studies: a bound where one of the two did not reach the target with some seed.
     """
     target = reading.common_target(runs, target)
     groups, caption = grouping.compared(runs, MOST)
@@ -73,7 +75,7 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     picture, axes = style.rows([style.counted_name(g.label, t.num_seeds, 22) for g, t in bars], 1.15)
     draw_bars(axes, bars)
     axes.set_xlabel(f"Simulated hours to {reading.percent(target)} accuracy")
-    style.finish(picture, caption)
+    style.finish(picture, f"{style.counts([t.num_seeds for _, t in bars])}; {caption}")
     table = pd.DataFrame([{"label": g.label, "policy": g.policy} | t.row() for g, t in bars])
     return Drawing(picture, table, lines)
 
@@ -84,12 +86,12 @@ def policies_by(
 ) -> Drawing:
     """Policies for each value of one input key.
 
-    The key is what was varied beside the policy: network.update_bytes, workload.kind, or any other.
-    Points are means over seeds with 95 % confidence intervals (Student t), side by side in the order of the table; dots
-    are single seeds, and open arrow heads seeds that did not reach the target in the time that is drawn. Where there
-    are such seeds, the point is open too: it is a lower bound. Each run is measured at its own target unless one is
-    named, so that workloads with targets of their own can stand side by side: such times are compared within a value of
-    the key, never across.
+    The key is what was varied beside the policy: network.update_bytes, workload.kind, or any other. Points are means
+    over seeds, above three seeds with 95 % confidence intervals (Student t), side by side in the order of the table;
+    dots are single seeds, and open arrow heads seeds that did not reach the target in the time that is drawn. Where
+    there are such seeds, the point is open too: it is a lower bound. Each run is measured at its own target unless one
+    is named, so that workloads with targets of their own can stand side by side: such times are compared within a value
+    of the key, never across.
     """
     by_value = {
         value: bars_of(grouping.grouped(same), reading.common_target(same, target))
@@ -114,20 +116,20 @@ def policies_by(
     picture = style.figure(3.0, style.PAGE_INCHES if is_wide else style.COLUMN_INCHES)
     axes = picture.subplots()
     draw_columns(axes, by_value, labels)
-    axes.set_xlabel(by)
+    axes.set_xlabel(axis_title(by))
     axes.set_ylabel("Simulated hours\nto the target")
     goals = sorted({target} if target else {float(run.meta["target_accuracy"]) for run in runs})
     measured = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
     times = [t for bars in by_value.values() for _, t in bars]
-    points = f"{style.seeds([t.num_seeds for t in times])} a point"
-    intervals = ", means with 95 % intervals" if any(t.has_interval for t in times) else ""
+    points = f"{style.counts([t.num_seeds for t in times])} a point"
+    intervals = ", means with 95 % intervals" if any(map(has_whiskers, times)) else ""
     open_marks = "" if all(t.reached for t in times) else "; open: at least"
     style.finish(picture, f"{measured}; {points}{intervals}{open_marks}")
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
 def bars_of(groups: Sequence[Group], target: float) -> list[Bar]:
-    """The groups with their times, fastest first, ties by label."""
+    """The groups with their times, in the order of `Times.place`, ties by label."""
     bars = [(group, group.times(target)) for group in groups]
     return sorted(bars, key=lambda bar: (*bar[1].place, bar[0].label))
 
@@ -169,6 +171,14 @@ def of_each_value(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
     return {_tick(key, value): by_value[value] for value in sorted(by_value, key=None if numbers else str)}
 
 
+def axis_title(key: str) -> str:
+    """An input key in words: its last part, or the table of a `kind`; the unit is on the ticks."""
+    *tables, name = key.split(".")
+    words = (tables[-1] if tables and name in ("kind", "path") else name).replace("_", " ")
+    words = words.replace(" bytes", " size").replace(" bps", "")
+    return words if len(words) == 1 else words[0].upper() + words[1:]
+
+
 def _tick(key: str, value: object) -> str:
     """A value on the axis."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -176,9 +186,14 @@ def _tick(key: str, value: object) -> str:
     return printable(str(value), 40)
 
 
+def has_whiskers(times: Times) -> bool:
+    """Whether a mean is drawn with its interval."""
+    return times.has_interval and style.has_whiskers(times.num_seeds)
+
+
 def draw_bars(axes: Axes, bars: list[Bar]) -> None:
     """One bar for each group, from top to bottom."""
-    ends = [max([*t.spent_h, np.nan_to_num(t.high)]) for _, t in bars]
+    ends = [max([*t.spent_h, t.high if has_whiskers(t) else 0]) for _, t in bars]
     # room for what is written after the longest bar
     right = max(end * (1.25 if t.reached else 2) for end, (_, t) in zip(ends, bars, strict=True))
     for y, (group, t) in enumerate(bars):
@@ -193,11 +208,12 @@ def draw_bars(axes: Axes, bars: list[Bar]) -> None:
             axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], **look)
             some = f"{t.num_reached}/{t.num_seeds} reached" if t.num_reached else ""
             text = f"> {t.hours:.3g}, {some or f'best {reading.percent(t.best_accuracy)}'}"
-        if t.has_interval:
+        if has_whiskers(t):
             look = {"fmt": "none", "color": "black", "capsize": 2.5, "elinewidth": 0.9}
-            axes.errorbar(t.hours, y, xerr=t.bars[:, None], label="95 % interval of the mean", **look)
+            name = "95 % interval of the mean"
+            axes.errorbar(t.hours, y + style.MEAN, xerr=t.bars[:, None], label=name, **look)
         if t.num_seeds > 1:
-            places = y + np.linspace(-0.2, 0.2, t.num_seeds)
+            places = y + style.beside_mean(t.num_seeds)
             for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
                 axes.plot(hours, place, **style.one_seed(arrived))
         place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
@@ -210,17 +226,18 @@ def draw_columns(axes: Axes, by_value: dict[str, list[Bar]], labels: list[str]) 
     """A column of points for every value, one place in it for every policy."""
     width = 0.7 / len(labels)
     for i, label in enumerate(labels):
-        look = {"color": style.CYCLE[i], "fmt": style.MARKS[i], "markersize": 5}
-        look |= {"elinewidth": 0.9, "capsize": 2.5}
+        look = style.point(i) | {"linestyle": "none", "markersize": 5, "elinewidth": 0.9, "capsize": 2.5}
         for x, bars in enumerate(by_value.values()):
             t = next((t for group, t in bars if group.label == label), None)
             if t is None:
                 continue
             at = x + (i - (len(labels) - 1) / 2) * width
-            face = style.CYCLE[i] if t.reached else "white"
-            axes.errorbar(at, t.hours, yerr=t.bars[:, None], label=label, markerfacecolor=face, **look)
+            face = look["color"] if t.reached else "white"
+            bars = t.bars[:, None] if has_whiskers(t) else None
+            mean = at + width * style.MEAN
+            axes.errorbar(mean, t.hours, yerr=bars, label=label, markerfacecolor=face, **look)
             if t.num_seeds > 1:
-                places = at + width * np.linspace(-0.3, 0.3, t.num_seeds)
+                places = at + width * (0.1 + style.beside_mean(t.num_seeds))
                 for place, hours, arrived in zip(places, t.spent_h, t.arrived, strict=True):
                     axes.plot(place, hours, **style.one_seed(arrived, "^"))
     axes.set_xticks(range(len(by_value)), list(by_value))
@@ -266,18 +283,19 @@ def paired(runs: Sequence[Run], baseline: str | None = None, target: float | Non
 
     Two configurations that share a seed share its sites, power and data, so their difference says more than two
     intervals that overlap. Dots are seeds, the bar is the mean of the n differences with its 95 % confidence interval
-    (Student t). Whether one of the two is faster is decided by the ratio of their times, as in all tables and figures:
-    by the interval of its geometric mean over the seeds. Where one of a pair did not reach the target, the difference
-    is at least (arrow to the right) or at most (arrow to the left) what is drawn, and there is no mean. Seeds that only
-    one of the two has are left out and counted, and so are seeds that neither brought to the target: they leave the
-    ratio unknown.
+    (Student t), which is drawn above three seeds. Whether one of the two is faster is decided by the ratio of their
+    times, as in all tables and figures: by the interval of its geometric mean over the seeds. Where one of a pair did
+    not reach the target, the difference is at least (arrow to the right) or at most (arrow to the left) what is drawn,
+    and there is no mean. Seeds that only one of the two has are left out and counted, and so are seeds that neither
+    brought to the target: they leave the ratio unknown.
     """
     target = reading.common_target(runs, target)
     groups, caption = grouping.compared(runs, MOST)
     base = baseline_of(groups, baseline)
     base_times = base.times(target)
-    rows = [pairs_of(group.label, group.times(target), base_times) for group in groups if group is not base]
-    rows.sort(key=lambda p: (not p.seeds, np.median(p.hours) if p.seeds else 0.0, p.label))
+    others = bars_of([group for group in groups if group is not base], target)
+    rows = [pairs_of(group.label, times, base_times) for group, times in others]
+    rows.sort(key=lambda p: not p.seeds)
 
     cells, table = [], []
     for p in rows:
@@ -296,7 +314,7 @@ def paired(runs: Sequence[Run], baseline: str | None = None, target: float | Non
     draw_differences(axes, rows)
     label = f"Simulated hours to {reading.percent(target)}, less those of {base.label} with the same seed"
     axes.set_xlabel(style.wrapped(label, 36))
-    style.finish(picture, caption)
+    style.finish(picture, f"{style.counts([len(p.seeds) for p in rows])}; {caption}")
     columns = ["label", "seed", "difference_h", "is", "mean_h", "low_h", "high_h", "n"]
     return Drawing(picture, pd.DataFrame(table, columns=columns), aligned(head, cells))
 
@@ -318,8 +336,7 @@ def draw_differences(axes: Axes, rows: Sequence[Pairs]) -> None:
     axes.axvline(0, color="black", linewidth=0.8)
     for y, p in enumerate(rows):
         style.mean_bar(axes, y, p.mean)
-        places = y + np.linspace(-0.16, 0.16, len(p.seeds)) if len(p.seeds) > 1 else [y]
-        for hours, place, bound in zip(p.hours, places, p.bounds, strict=False):
+        for hours, place, bound in zip(p.hours, y + style.beside_mean(len(p.seeds)), p.bounds, strict=True):
             mark, name = MARKS[bound]
             axes.plot(hours, place, **style.one_seed(bound == "exact", mark) | {"label": name})
     axes.margins(x=0.08)

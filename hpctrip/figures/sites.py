@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.frames import pd
 from hpctrip.base.text import counted
@@ -13,6 +14,9 @@ from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
 from hpctrip.sim.network import Network
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NEAR_MILES = 1000
 MOST_STRAGGLERS = 25

@@ -8,10 +8,9 @@ evaluation at or above the target, with its interval.
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
 
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import wilson
@@ -21,6 +20,10 @@ from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import EACH_RUN
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 PAGE_INCHES = (9.2, 10.5)
 """Height and width."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.stats import Times, compare, mean_interval
+from hpctrip.base.stats import Estimate, Times, compare, mean_interval
 from hpctrip.figures import over_time
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SWEPT = click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept.")
 EARLY = 20
@@ -28,10 +31,11 @@ EARLY = 20
 def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """Time-to-accuracy against the static k.
 
-    Points are means over seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where
-    a seed did not reach the target, the point is open and a lower bound: the time that was spent. Such a k is never the
-    best one (Eq. 9). The k with the lowest mean is marked together with all k that are not told apart from it: those
-    whose ratio to it, paired by seed, has an interval that holds 1. Where that are all of them, none is marked.
+    Points are means over seeds, above three seeds with 95 % confidence intervals (Student t; no time is below 0); dots
+    are single seeds. Where a seed did not reach the target, the point is open and a lower bound: the time that was
+    spent. Such a k is never the best one (Eq. 9). The k with the lowest mean is marked together with all k that are not
+    told apart from it: those whose ratio to it, paired by seed, has an interval that holds 1. Where that are all of
+    them, none is marked.
     """
     swept, lines, caption = fixed_cohorts(runs, policy)
     target = reading.common_target(swept, target)
@@ -49,7 +53,7 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     draw(axes, points)
     mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
-    seeds = style.seeds([t.num_seeds for t in points.values()])
+    seeds = style.counts([t.num_seeds for t in points.values()])
     subject = f"{policy}, {seeds} a k"
     style.finish(picture, f"{subject}; {caption}\nbest k: {best}")
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
@@ -63,9 +67,9 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     Made for runs at equal power and without a WAN. a: accuracy against simulated time, the mean over seeds in its band.
     b: time-to-accuracy against k. c: how many times sooner than with the smallest k, the geometric mean over the seeds
     that both have; the dotted line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t;
-    of speed-ups over logarithms). A k that did not reach the target with every seed has no time and no speed-up; the
-    printed table says what it reached.
-    Where there are more than seven curves, those of the largest k and of about half, a quarter, ... are drawn.
+    of speed-ups over logarithms); of up to three seeds their dots are drawn instead. A k that did not reach the target
+    with every seed has no time and no speed-up; the printed table says what it reached. Where there are more than seven
+    curves, those of the largest k and of about half, a quarter, ... are drawn.
     """
     swept, lines, caption = fixed_cohorts(runs, policy)
     target = reading.common_target(swept, target)
@@ -73,10 +77,11 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     points = {k: group.times(target) for k, group in groups.items()}
     first = next(iter(groups))
 
-    rows, table = [], []
+    rows, table, ratios = [], [], {}
     for k, t in points.items():
         gain = compare(points[first], t)
         exact = gain.n and not gain.bound and t.reached
+        ratios |= {k: gain} if exact else {}
         rows.append((str(k), *grouping.cells_of(t), gain.text() if exact else "-"))
         ends = (gain.value, gain.low, gain.high) if exact else (np.nan, np.nan, np.nan)
         numbers = dict(zip(("speed_up", "speed_up_low", "speed_up_high"), ends, strict=True))
@@ -86,25 +91,23 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     picture = style.figure(2.9, style.PAGE_INCHES)
     accuracy, hours, speed = picture.subplots(1, 3)
     for i, k in enumerate(style.sizes_to_draw(list(groups))):
-        over_time.draw_mean(accuracy, style.line(i), f"k = {k}", over_time.mean_of(groups[k]))
+        mean = over_time.mean_of(groups[k])
+        over_time.draw_mean(accuracy, style.line(i), f"k = {k}", mean, points[k].num_seeds)
     over_time.draw_target(accuracy, target)
     accuracy.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
     accuracy.set_xlim(left=0)
     accuracy.set_ylim(bottom=0)
     draw_means(hours, {k: t for k, t in points.items() if t.reached})
     hours.set_ylabel(f"Simulated hours to {reading.percent(target)}")
-    shown = pd.DataFrame(table).set_index("k").dropna(subset="speed_up")
-    bars = [shown["speed_up"] - shown["speed_up_low"], shown["speed_up_high"] - shown["speed_up"]]
-    draw_points(speed, list(shown.index), list(shown["speed_up"]), np.nan_to_num(bars))
+    draw_ratios(speed, ratios)
     even = {"color": style.GREY, "linewidth": 1, "label": f"k / {first}"}
-    speed.plot([first, max(groups)], [1, max(groups) / first], "--", **even)
-    speed.set_ylim(0, 1.25 * max([1.0, *shown["speed_up_high"].fillna(shown["speed_up"])]))
+    speed.plot([first, max(groups)], [1, max(groups) / first], "--", scaley=False, **even)
     speed.set_ylabel(f"Speed-up over k = {first}")
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
-    bands = "; bars and bands: 95 % intervals of means over seeds" if len(swept) > len(groups) else ""
-    seeds = style.seeds([t.num_seeds for t in points.values()])
-    style.finish(picture, f"{seeds} a k; {caption}{bands}")
+    numbers = [t.num_seeds for t in points.values()]
+    bands = "; bars and bands: 95 % intervals of means over seeds" if style.has_whiskers(max(numbers)) else ""
+    style.finish(picture, f"{style.counts(numbers)} a k; {caption}{bands}")
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
@@ -113,10 +116,10 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
     """Accuracy that larger cohorts gain, round by round.
 
     Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by
-    round; bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those
-    that are left are not the same draw. Rounds without an evaluation of both are left out. Where there are more than
-    seven lines, those of the largest k and of about half, a quarter, ... of it are drawn; the numbers are of
-    all.
+    round; bands are 95 % confidence intervals (Student t), of up to three seeds thin lines are the seeds. A line ends
+    with the first of its seeds that ended: those that are left are not the same draw. Rounds without an evaluation of
+    both are left out. Where there are more than seven lines, those of the largest k and of about half, a quarter, ...
+    of it are drawn; the numbers are of all.
     """
     swept, lines, caption = fixed_cohorts(runs, policy)
     (first, base), *others = of_each_k(swept, least=2).items()
@@ -131,7 +134,10 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
         n, points = gains.attrs["n"], gains["gain_points"]
         if k in shown:
             look = style.line(shown.index(k))
-            style.band(axes, gains.index, gains["low"], gains["high"], look)
+            if style.has_whiskers(n):
+                style.band(axes, gains.index, gains["low"], gains["high"], look)
+            elif n > 1:
+                axes.plot(gains.index, gains.attrs["by_seed"], color=look["color"], linewidth=0.5, alpha=0.6)
             axes.plot(gains.index, points, label=style.counted_name(f"k = {k}", n, 30), **look)
         means = points.loc[:EARLY].mean(), points.loc[EARLY + 1 :].mean()
         cells = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in means]
@@ -140,8 +146,9 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
     axes.set(xlabel="Round", ylabel=f"Accuracy over that of k = {first}\n(percentage points)")
     style.whole_numbers(axes, "x")
     style.grid(axes, "y")
-    note = "bands: 95 % intervals of means over n seeds"
-    style.finish(picture, f"{caption}; {note}")
+    numbers = [int(n) for _, n, *_ in rows]
+    note = "; bands: 95 % intervals of means over seeds" if style.has_whiskers(max(numbers)) else ""
+    style.finish(picture, f"{style.counts(numbers)}; {caption}{note}")
     head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
     return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
 
@@ -206,8 +213,9 @@ def best_in_words(low: list[int], points: dict[int, Times]) -> str:
 
 
 def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
-    """Percentage points over the same seed of `base`, by round: gain_points, low, high; attribute `n`: the seeds that
-    both have. The bounds are NaN for one seed. Raises InputError where no seed is common."""
+    """Percentage points over the same seed of `base`, by round: gain_points, low, high; attributes `n`, the number of
+    seeds that both have, and `by_seed`, their gains [rounds][n]. The bounds are NaN for one seed. Raises InputError
+    where no seed is common."""
     both = grouping.pairs(runs, base)
     if not both:
         problem = "has no seed in common with the smallest k"
@@ -219,7 +227,7 @@ def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
     points = pd.concat(gains, axis=1, join="inner").dropna()
     mean, half = mean_interval(points.to_numpy().T)
     table = pd.DataFrame({"gain_points": mean, "low": mean - half, "high": mean + half}, index=points.index)
-    table.attrs["n"] = len(both)
+    table.attrs |= {"n": len(both), "by_seed": points.to_numpy().tolist()}
     return table
 
 
@@ -227,11 +235,9 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
     """The sweep with its seeds and intervals, and the bounds of what did not get there."""
     reached = {k: t for k, t in points.items() if t.reached}
     missed = {k: t for k, t in points.items() if not t.reached}
-    has_interval = any(t.has_interval for t in reached.values())
-    draw_means(axes, reached, "mean over seeds, 95 % interval" if has_interval else "one seed, no interval")
-    if seeds := [(k, h) for k, t in reached.items() if t.num_seeds > 1 for h in t.spent_h]:
-        look = {"color": "black", "markersize": 2.5, "zorder": 3}
-        axes.plot(*zip(*seeds, strict=True), ".", label="single seeds", **look)
+    most = max((t.num_seeds for t in reached.values()), default=1)
+    name = "mean over seeds, 95 % interval" if style.has_whiskers(most) else "mean over seeds"
+    draw_means(axes, reached, name if most > 1 else "one seed", all_seeds=True)
     if missed:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
@@ -255,10 +261,34 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
         axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
 
 
-def draw_means(axes: Axes, points: dict[int, Times], name: str | None = None) -> None:
-    """Mean times against k."""
-    bars = np.reshape([t.bars for t in points.values()], (-1, 2)).T
+def draw_means(
+    axes: Axes, points: dict[int, Times], name: str | None = None, all_seeds: bool = False
+) -> None:
+    """Mean times against k, with the dots of single seeds where there are no whiskers, or everywhere."""
+    bars = np.reshape([t.bars * style.has_whiskers(t.num_seeds) for t in points.values()], (-1, 2)).T
     draw_points(axes, list(points), [t.hours for t in points.values()], bars, name)
+    dotted = {k: t for k, t in points.items() if all_seeds or not style.has_whiskers(t.num_seeds)}
+    draw_seeds(axes, [(k, h) for k, t in dotted.items() if t.num_seeds > 1 for h in t.spent_h])
+
+
+def draw_ratios(axes: Axes, ratios: dict[int, Estimate]) -> None:
+    """Mean ratios against k, with whiskers or the dots of single seeds."""
+    bars = [
+        [r.value - r.low, r.high - r.value] if style.has_whiskers(r.n) else [0, 0] for r in ratios.values()
+    ]
+    draw_points(axes, list(ratios), [r.value for r in ratios.values()], np.reshape(bars, (-1, 2)).T)
+    draw_seeds(axes, [(k, x) for k, r in ratios.items() if 1 < r.n <= style.FEW for x in r.by_seed])
+    axes.set_ylim(0, 1.2 * max(1.0, axes.dataLim.y1))
+
+
+def draw_seeds(axes: Axes, points: list[tuple[int, float]]) -> None:
+    """Dots at (k, value), some points of print to the right of the means."""
+    from matplotlib.transforms import ScaledTranslation
+
+    if points:
+        beside = axes.transData + ScaledTranslation(4 / 72, 0, axes.figure.dpi_scale_trans)
+        look = {"color": "black", "markersize": 2.5, "zorder": 3, "transform": beside}
+        axes.plot(*zip(*points, strict=True), ".", label="single seeds", **look)
 
 
 def draw_points(

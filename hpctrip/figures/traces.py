@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -15,6 +15,9 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import TRACES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DAY_S = 24 * HOUR_S
 

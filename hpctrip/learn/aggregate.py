@@ -33,7 +33,7 @@ class PartialSum:
         self._sum = self._memory[:num_params]
         self._scaled = torch.empty(num_params, dtype=torch.float64, device=device)
         self._integer = torch.empty(num_params, dtype=torch.int64, device=device)
-        self.begin(most_tail)
+        self.begin(0)  # counters of sites beyond the largest cohort take no memory
 
     def begin(self, num_tail: int) -> None:
         """A new round: all zero, with so many counters."""

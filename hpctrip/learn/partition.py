@@ -6,7 +6,7 @@ N sites, K labels.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -25,6 +25,29 @@ _NEGLIGIBLE = 1e-200
 """Probabilities below it are too coarse, as floating-point numbers, to be normalised."""
 
 
+class SiteSamples(Sequence[np.ndarray]):
+    """The samples of each site: their sorted indices, [num_samples of the site] int64. Two arrays hold them, because a
+    million small ones would take hundreds of megabytes."""
+
+    def __init__(self, samples: np.ndarray, bounds: np.ndarray):
+        self.samples = samples
+        """[n] those of all sites, site by site."""
+        self.bounds = bounds
+        """[N + 1] where each site's begin, and the end."""
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, site: int) -> np.ndarray:
+        site = range(len(self))[site]
+        return self.samples[self.bounds[site] : self.bounds[site + 1]]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of samples of each site, [N]."""
+        return np.diff(self.bounds)
+
+
 class Partition(Component):
     """Base of all partitions."""
 
@@ -34,10 +57,8 @@ class Partition(Component):
     pooled_sites: int | None = Field(None, ge=1)
     """Number of sites whose shares are pooled at the only site of this run (the centralized policy sets it)."""
 
-    def split(
-        self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, seed: int
-    ) -> list[np.ndarray]:
-        """For each site the sorted indices [num_samples of the site] int64 of the samples that it owns, never empty.
+    def split(self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, seed: int) -> SiteSamples:
+        """The samples that each site owns, never none.
 
         `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
         `Dataset.groups`. Random numbers come from the stream (seed, "partition/<kind>"). Raises InputError, with the
@@ -51,11 +72,13 @@ class Partition(Component):
         owner = integers(owner, (num_samples,), NOBODY, num_sites - 1, place, "the owners")
         by_site = np.argsort(owner, kind="stable")  # stable: indices stay sorted within a site
         bounds = np.searchsorted(owner[by_site], np.arange(num_sites + 1))
-        if not np.diff(bounds).all():
-            empty = int(np.diff(bounds).argmin())
+        shards = SiteSamples(by_site[bounds[0] :], bounds - bounds[0])
+        if not shards.sizes.all():
+            empty = int(shards.sizes.argmin())
             raise InputError(place, f"gave site {empty} no sample", "every site must own at least one")
-        shards = [by_site[start:end] for start, end in pairwise(bounds)]
-        return shards if self.pooled_sites is None else [np.sort(np.concatenate(shards))]
+        if self.pooled_sites is None:
+            return shards
+        return SiteSamples(np.sort(shards.samples), shards.bounds[[0, -1]])
 
     def check(self, num_samples: int, num_sites: int, has_groups: bool) -> None:
         """Raises InputError, with the numbers, where `num_samples` samples, with natural owners or without, cannot be

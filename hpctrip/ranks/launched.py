@@ -27,6 +27,12 @@ def launched_rank() -> int:
     return 0
 
 
+def refuse_launcher(what: str, way_out: str) -> None:
+    """Raise InputError where a launcher started several ranks."""
+    if launched_size() > 1:
+        raise InputError(what, f"was started {launched_size()} times by a launcher", way_out)
+
+
 def _in_a_shell_of_srun() -> bool:
     """Whether this process was started in a shell of `srun --pty`, which inherits the variables of srun's task. The
     task is then the shell: another process, and one with a terminal, which the tasks of a program do not have."""

@@ -13,6 +13,14 @@ from pathlib import Path
 import hpctrip
 from hpctrip.base.text import encodable
 
+SLURM = {
+    "slurm_cluster": "SLURM_CLUSTER_NAME",
+    "slurm_job": "SLURM_JOB_ID",
+    "slurm_step": "SLURM_STEP_ID",
+    "slurm_nodes": "SLURM_JOB_NODELIST",
+}
+"""{attribute of results files: Slurm's environment variable}, by which they are joined with the accounting of jobs."""
+
 
 def environment(mpi_library: str = "") -> dict[str, str | bool]:
     """Attributes of the results file that describe this process (see `schema.ATTRIBUTES`).
@@ -30,6 +38,7 @@ def environment(mpi_library: str = "") -> dict[str, str | bool]:
         "git_dirty": dirty,
         "command": encodable(shlex.join(sys.orig_argv)),
         "folder": encodable(os.getcwd()),
+        **{name: encodable(os.environ.get(variable, "")) for name, variable in SLURM.items()},
     }
 
 

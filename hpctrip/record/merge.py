@@ -121,15 +121,16 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     """
     safe = pd.DataFrame(
         {
-            name: frame[name] if pd.api.types.is_numeric_dtype(frame[name]) else frame[name].map(_cell)
+            name: frame[name] if pd.api.types.is_numeric_dtype(frame[name]) else frame[name].map(cell)
             for name in frame
         }
     )
-    safe.columns = [_cell(name) for name in frame]
+    safe.columns = [cell(name) for name in frame]
     return safe.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """A text as it stands in a CSV file, see `csv_bytes`."""
     text = printable(text, 10 * len(text))  # the longest escape has 10 characters
     if text.startswith(("=", "+", "-", "@")) and not _is_number(text):
         return f"'{text}"

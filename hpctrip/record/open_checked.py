@@ -1,26 +1,30 @@
 """Validates the structure of an HDF5 file before its values are read.
 
 Links and datasets of an HDF5 file can refer to other files, and filters can name shared libraries to load. hpctrip
-writes neither, so such a file is refused before any value is read. The low-level calls used here follow no links. The
-file is first read into memory, so it needs no lock and cannot change meanwhile.
+writes neither, so such a file is refused before any value is read. The low-level calls used here follow no links. A
+file is first read into memory, so it needs no lock and cannot change meanwhile. A large one, which writers replace by a
+rename, stays on the disk, and only what is used of it is read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
 from h5py import h5d, h5f, h5g, h5l, h5o, h5pl, h5z
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import read_file
 from hpctrip.base.text import printable
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _HEADER = b"OHDR"
 """Signature of every object header: a text file that mentions a format has none and is not a damaged file."""
+MOST_IN_MEMORY = 2**25
+"""Bytes of the largest file that is read into memory as a whole."""
 _FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE)
 _LAYOUTS = (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED)
 _FAULTS = (AttributeError, AssertionError, ImportError, NameError, NotImplementedError)
@@ -44,13 +48,18 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
     Raises InputError, in one line that names the file, for any fault, including those that show in the body of the
     context; DamagedError where a file of these formats is corrupted, or the file is empty.
     """
-    data = read_file(path)
-    is_ours = not data or (_HEADER in data and any(name.encode() in data for name in formats))
-    error_type = DamagedError if is_ours else InputError
-    if not data.startswith(_SIGNATURE):
-        raise error_type(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
+    is_large = os.path.isfile(path) and os.path.getsize(path) > MOST_IN_MEMORY
+    data = b"" if is_large else read_file(path)
+
+    def error_type() -> type[InputError]:
+        content = read_file(path) if is_large else data
+        is_ours = not content or (_HEADER in content and any(name.encode() in content for name in formats))
+        return DamagedError if is_ours else InputError
+
+    if not (h5f.is_hdf5(os.fsencode(path)) if is_large else data.startswith(_SIGNATURE)):
+        raise error_type()(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
     try:
-        with _no_plugins(), h5py.File(h5f.open_file_image(data)) as file:
+        with _no_plugins(), _opened(path, data) as file:
             stored = file.attrs.get("format")
             if not isinstance(stored, bytes) or stored.decode() not in formats:
                 if stored == TABLE.encode():
@@ -65,12 +74,17 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
                     str(path), problem, "hpctrip writes no such file; restore a copy or run again"
                 )
             yield file
-    except (InputError, *_FAULTS):
+    except (HpctripError, *_FAULTS):
         raise
     # h5py raises many types of errors for damaged files: OSError, KeyError, MemoryError...
     except Exception as error:
         cause = printable(" ".join(str(error).split()) or type(error).__name__)
-        raise error_type(str(path), f"is damaged ({cause})", "restore a copy or run again") from error
+        raise error_type()(str(path), f"is damaged ({cause})", "restore a copy or run again") from error
+
+
+def _opened(path: str | Path, data: bytes) -> h5py.File:
+    """The file whose bytes are `data`, or the large one at `path`."""
+    return h5py.File(h5f.open_file_image(data)) if data else h5py.File(path, "r", locking=False)
 
 
 def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:

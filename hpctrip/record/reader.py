@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import h5py
 import numpy as np
+from h5py import h5a, h5d, h5f, h5g, h5s
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.frames import pd
@@ -115,10 +116,16 @@ def open_run(path: str | Path) -> Run:
         return read_run(Path(path), file)
 
 
-def read_run(path: Path, file: h5py.File) -> Run:
-    """Read a run from an open results file. Raises as `common_fields` and `read_frame`."""
+def read_run(path: Path, file: h5py.File, whole: bool = True) -> Run:
+    """Read a run from an open results file, without the rows of its cohorts and candidates unless it is wanted `whole`.
+    Raises as `common_fields` and `read_frame`."""
     fields = common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
-    frames = {name: read_frame(file[name], schema.TABLES.get(name, {})) for name in ("sites", *schema.TABLES)}
+    frames = {
+        name: (read_frame if whole or name in schema.INDEX else _headings)(
+            file[name], schema.TABLES.get(name, {})
+        )
+        for name in ("sites", *schema.TABLES)
+    }
     return Run(
         **fields,
         sites=frames["sites"],
@@ -133,7 +140,7 @@ def common_fields(
 ) -> dict[str, Any]:
     """The fields of `ResultsFile`, read from an open file. Raises InputError for another format version, and ValueError
     where attributes have another type than `attributes` or do not match their checksum."""
-    meta = {name: _plain(value) for name, value in file.attrs.items()}
+    meta = {name: _attribute(file.id, name) for name in file.attrs}
     del meta["format"]
     if (stored := meta.pop("format_version")) != version:
         writer = meta.get("hpctrip_version") or "of unknown version"
@@ -159,19 +166,24 @@ def common_fields(
     }
 
 
-def _plain(value: Any) -> Any:
-    """Convert the value of an attribute to str, int, float, bool or list of str."""
-    if isinstance(value, np.ndarray):
+def _attribute(item: h5d.DatasetID | h5f.FileID | h5g.GroupID, name: str) -> Any:
+    """An attribute as str, int, float, bool or list of str."""
+    attribute = h5a.open(item, name.encode())
+    stored = attribute.get_type()
+    value = np.empty(attribute.shape, stored.dtype)
+    attribute.read(value, stored)
+    if value.ndim:
         return [text.decode() for text in value.tolist()]
-    value = value.item() if isinstance(value, np.generic) else value
-    return value.decode() if isinstance(value, bytes) else value
+    plain = value.item()
+    return plain.decode() if isinstance(plain, bytes) else plain
 
 
-def _values(dataset: h5py.Dataset) -> np.ndarray:
+def _values(dataset: h5d.DatasetID) -> np.ndarray:
     """The values [rows] of a column: numbers in native order, or texts as objects."""
-    if dataset.dtype.kind == "S":
-        return dataset.asstr()[()]
-    values = dataset[()]
+    values = np.empty(dataset.shape, dataset.dtype)
+    dataset.read(h5s.ALL, h5s.ALL, values)
+    if values.dtype.kind == "S":
+        return np.array([text.decode() for text in values.tolist()], object)
     return values.astype(values.dtype.newbyteorder("="))
 
 
@@ -180,9 +192,10 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
     as in `ResultsFile.columns`. Raises ValueError where the columns do not match the checksum of the group."""
     table = {}
     for name in group:  # not items(), which gives None for unreadable columns
-        unit, doc = (_plain(group[name].attrs[about]) for about in ("unit", "description"))
-        table[name] = Column(_values(group[name]), unit, doc)
-    if schema.table_checksum(table) != _plain(group.attrs["checksum"]):
+        dataset = h5d.open(group.id, name.encode())  # the objects of h5py take five times as long
+        unit, doc = (_attribute(dataset, about) for about in ("unit", "description"))
+        table[name] = Column(_values(dataset), unit, doc)
+    if schema.table_checksum(table) != _attribute(group.id, "checksum"):
         raise ValueError(f"{group.name} does not match its checksum")
     frame = pd.DataFrame({name: column.values for name, column in table.items()})
     later = {name: spec for name, spec in expected.items() if name not in table and "default" in spec}
@@ -194,6 +207,20 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
     frame.attrs["descriptions"] = {name: column.doc for name, column in table.items()}
     frame.attrs["added"] = list(later)
     return frame
+
+
+def _headings(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """The frame of `read_frame` without rows, of which there may be millions."""
+    frame = pd.DataFrame({name: np.zeros(0) for name in group})
+    frame.attrs["added"] = list(defaults(group, expected))
+    return frame
+
+
+def defaults(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """{column: its default} of the columns that are newer than the file of the group."""
+    return {
+        name: spec["default"] for name, spec in expected.items() if name not in group and "default" in spec
+    }
 
 
 def open_runs(

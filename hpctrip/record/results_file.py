@@ -24,8 +24,8 @@ from hpctrip.record.schema import Attribute
 class Kind(NamedTuple):
     """The functions that read and use results files of one format."""
 
-    read: Callable[[Path, h5py.File], Any]
-    """Read the results from an open file."""
+    read: Callable[[Path, h5py.File, bool], Any]
+    """Read the results from an open file: the whole of them, or what `facts` needs."""
     facts: Callable[[Any], dict[str, Any]]
     """The results as {name: value}, with units in the names."""
     summary: Callable[[Mapping[str, Any]], dict[str, str]]
@@ -113,11 +113,17 @@ class ResultsFile:
         return faults
 
 
-def open_results(path: str | Path) -> Any:
-    """Read a results file of any kind. Raises InputError, in one line that names the file, for any fault."""
+def open_results(path: str | Path, whole: bool = True) -> Any:
+    """Read a results file of any kind: the whole of it, or what its facts need. Raises InputError, in one line that
+    names the file, for any fault in what is read."""
     with open_checked(path, *KINDS) as file:
-        kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
-        return kind.read(Path(path), file)
+        return read_results(Path(path), file, whole)
+
+
+def read_results(path: Path, file: h5py.File, whole: bool) -> Any:
+    """Read the results from an open file of any kind, as `open_results`."""
+    kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
+    return kind.read(path, file, whole)
 
 
 def _type(dtype: str) -> np.dtype | str:

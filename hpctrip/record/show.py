@@ -1,20 +1,18 @@
-"""Shows a results file: as a summary on one screen, as plain values, and as CSV files."""
+"""Shows a results file: as a summary on one screen, and as plain values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from hpctrip.base.frames import pd
-from hpctrip.base.io import json_text, write_new
 from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
-from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -84,37 +82,40 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def round_facts(rounds: pd.DataFrame) -> dict[str, Any]:
-    """The facts of the rounds of a run, from its table /rounds."""
-    accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
-    evaluated = rounds[["eval_loss", "eval_perplexity"]].dropna()
+def round_facts(rounds: Mapping[str, Sequence[float]] | pd.DataFrame) -> dict[str, Any]:
+    """The facts of the rounds of a run, from the columns of its table /rounds."""
+    column = {name: np.asarray(rounds[name]) for name in rounds}
+    accuracy = _present(column["accuracy"])
+    evaluated = ~np.isnan(column["eval_loss"]) & ~np.isnan(column["eval_perplexity"])
+    k, idle = column["num_sites"], _present(column["idle_fraction"])
     return {
-        "num_rounds": len(rounds),
-        "clock_s": _last(rounds["clock_s"]),
+        "num_rounds": len(k),
+        "clock_s": _last(column["clock_s"]),
         "last_accuracy": _last(accuracy),
-        "best_accuracy": float(accuracy.max()),
-        "last_eval_loss": _last(evaluated["eval_loss"]),
-        "last_eval_perplexity": _last(evaluated["eval_perplexity"]),
-        "first_num_sites": _last(k.iloc[:1]),
-        "median_num_sites": float(k.median()),
+        "best_accuracy": float(accuracy.max()) if len(accuracy) else math.nan,
+        "last_eval_loss": _last(column["eval_loss"][evaluated]),
+        "last_eval_perplexity": _last(column["eval_perplexity"][evaluated]),
+        "first_num_sites": _last(k[:1]),
+        "median_num_sites": float(np.median(k)) if len(k) else math.nan,
         "last_num_sites": _last(k),
-        "wall_s": float(rounds["wall_s"].sum()),
-        **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
-        "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
+        "wall_s": float(np.nansum(column["wall_s"])),
+        **{f"{name}_wall_s": float(np.nansum(column[f"{name}_wall_s"])) for name in PHASES},
+        "mean_idle_fraction": float(idle.mean()) if len(idle) else math.nan,
         # unknown in total if unknown in any round
-        **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
-        **_measured_facts(rounds),
+        **{name: float(column[name].sum()) for name in SPENT},
+        **_measured_facts(column),
     }
 
 
-def _measured_facts(rounds: pd.DataFrame) -> dict[str, float]:
+def _measured_facts(column: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Energy measured in the rounds that have it; NaN if none has."""
-    measured = rounds[rounds["wall_j"].notna()]
-    joules = {f"{name}wall_j": float(measured[f"{name}wall_j"].sum(min_count=1)) for name in ("", *_DRAWN)}
-    samples = float(measured["num_samples"].sum())
-    wall_s = float(measured["wall_s"].sum())
+    measured = ~np.isnan(column["wall_j"])
+    parts = {f"{name}wall_j": _present(column[f"{name}wall_j"][measured]) for name in ("", *_DRAWN)}
+    joules = {name: float(values.sum()) if len(values) else math.nan for name, values in parts.items()}
+    samples = float(column["num_samples"][measured].sum())
+    wall_s = float(np.nansum(column["wall_s"][measured]))
     return joules | {
-        "num_measured_rounds": len(measured),
+        "num_measured_rounds": int(measured.sum()),
         "samples_per_wall_j": samples / joules["wall_j"] if joules["wall_j"] > 0 else math.nan,
         "mean_wall_w": joules["wall_j"] / wall_s if wall_s > 0 else math.nan,
     }
@@ -127,9 +128,14 @@ PHASES = ("train", "exchange", "evaluate")
 _DRAWN = ("train_", "exchange_", "evaluate_", "record_")
 
 
-def _last(values: pd.Series) -> Any:
+def _present(values: np.ndarray) -> np.ndarray:
+    """The values that are not NaN."""
+    return values[~np.isnan(values)]
+
+
+def _last(values: np.ndarray) -> Any:
     """The last value as a Python number; NaN of an empty column."""
-    return values.iloc[-1].item() if len(values) else math.nan
+    return values[-1].item() if len(values) else math.nan
 
 
 def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
@@ -279,14 +285,3 @@ def _synthetic(is_synthetic: bool) -> str:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / HOUR_S:.3f} h"
-
-
-def export(run: ResultsFile, folder: str | Path, overwrite: bool = False) -> list[Path]:
-    """Write one CSV per table, and meta.json with the attributes and the resolved input; returns the paths.
-
-    Each file is written atomically. Texts are escaped as in `csv_bytes`; JSON has null for numbers that are not finite.
-    Raises InputError where a file exists and `overwrite` is false.
-    """
-    contents = {f"{name}.csv": csv_bytes(frame) for name, frame in run.tables.items()}
-    contents["meta.json"] = json_text({"meta": run.meta, "input": run.input}).encode() + b"\n"
-    return write_new({Path(folder, name): content for name, content in contents.items()}, overwrite)

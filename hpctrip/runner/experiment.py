@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -211,6 +211,14 @@ class Input:
         with every fault."""
         layers = [{name: table} for name, table in set_by_policy.items()]
         return cls(tables, set_by_policy, experiment_of(merge_layers(tables, layers)), extensions)
+
+    def with_seed(self, seed: int) -> Input:
+        """The same input with another seed. It is validated again only where the policy sets keys, which may depend on
+        the seed. Raises InputError."""
+        tables = self.tables | {"seed": seed}
+        if self.set_by_policy:
+            return resolve(tables, self.extensions)
+        return replace(self, tables=tables, experiment=self.experiment.model_copy(update={"seed": seed}))
 
     @property
     def toml(self) -> str:

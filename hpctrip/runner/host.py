@@ -80,7 +80,7 @@ class Host:
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
-        self.num_samples = np.array([len(shard) for shard in self.shards])
+        self.num_samples = self.shards.sizes
         self.num_visits = self.work.num_visits(self.num_samples)
         if trains:
             self.engine.check(place, self.work.smallest_batch(self.num_samples))

@@ -11,7 +11,6 @@ from rich import progress as bars
 from rich.console import Console
 
 import hpctrip
-from hpctrip.base.frames import pd
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
@@ -100,9 +99,8 @@ class Progress:
         """Print the closing lines, below the bar."""
         self.bar.stop()
         history, target = state.history, self.stop.target_accuracy
-        facts = round_facts(
-            pd.DataFrame([scalars(row) for row in history.rows], columns=list(TABLES["rounds"]))
-        )
+        rows = [scalars(row) for row in history.rows]
+        facts = round_facts({name: [row[name] for row in rows] for name in TABLES["rounds"]})
         facts["currency"] = self.aggregator.experiment.accounts.currency
         facts["synthetic_signals"] = self.aggregator.world.synthetic_signals
         self.say(

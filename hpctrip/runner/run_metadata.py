@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -71,7 +72,8 @@ def metadata_of(
     now, ranks = datetime.now(UTC).isoformat(timespec="seconds"), aggregator.ranks
     nodes = ", ".join(dict.fromkeys(rank.host for rank in everyone))
     devices = sorted({rank.device for rank in everyone[ranks.hosts.start :]})
-    start = f"after round {len(history)}: {now}, {ranks.size} rank(s) on {nodes}"
+    job = f", Slurm job {os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
+    start = f"after round {len(history)}: {now}, {ranks.size} rank(s) on {nodes}{job}"
     continued = {
         "created_utc": before.get("created_utc", now),
         "starts": [*before.get("starts", []), start],
@@ -181,7 +183,7 @@ def device_name(device: torch.device) -> str:
 
 def machine_notes(everyone: Sequence[RankFacts]) -> list[str]:
     """Lines for the user about the machines, printed before the first round."""
-    hint = "`python -m hpctrip knobs --restore` there puts it back"
+    hint = "`hpctrip gpu-settings --restore` there puts it back"
     return [
         *(f"{rank.host}: warning: {line}; {hint}" for rank in everyone for line in rank.left),
         *(f"{rank.host}: set {line}" for rank in everyone for line in rank.knobs.made),

@@ -23,7 +23,7 @@ from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 LATEST_S = 1e9
 """Listed outages from then on, 30 years, are likely seconds since 1970."""
 MOST_OUTAGES = 20_000_000
-"""Random outages in memory, of all sites together: 320 MB, or 640 MB while they are drawn."""
+"""Random outages of all sites together until the end of a run, on average: 480 MB."""
 MOST_OUTAGES_A_ROUND = 1_000
 """Mean number of random outages of a site within a deadline: each is one more step of the clock."""
 
@@ -40,18 +40,23 @@ class ListedOutages:
         down[self.site[(self.start_s <= clock_s) & (clock_s < self.end_s)]] = True
         return down
 
-    def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """The first time after `clock_s` at which one of the sites `among` goes out or returns; inf: never."""
-        if not len(self.site):
-            return np.inf
-        concerned = np.isin(self.site, among)
-        changes = np.concatenate([self.start_s[concerned], self.end_s[concerned]])
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which a site goes out or returns; inf: never."""
+        changes = np.concatenate([self.start_s, self.end_s])
         return float(changes[changes > clock_s].min(initial=np.inf))
+
+    def among(self, sites: np.ndarray, until_s: float) -> ListedOutages:
+        """The outages of these sites [k], which are numbered from 0, as far as they matter until `until_s`."""
+        position = np.full(self.num_sites, -1)
+        position[sites] = np.arange(len(sites))
+        mine = np.flatnonzero(position[self.site] >= 0)
+        return ListedOutages(len(sites), position[self.site[mine]], self.start_s[mine], self.end_s[mine])
 
 
 class RandomOutages:
     """Every site alternates between up times of mean `mtbf_s` and outages of mean `mttr_s`, both exponential; all sites
-    are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk) as far as simulated time needs them.
+    are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk); a list holds those that simulated time
+    needs, and of each site the one after them.
     """
 
     CHUNK = 16
@@ -59,47 +64,55 @@ class RandomOutages:
 
     def __init__(self, num_sites: int, mtbf_s: float, mttr_s: float, seed: int):
         self.num_sites, self.mtbf_s, self.mttr_s, self.seed = num_sites, mtbf_s, mttr_s, seed
-        self._start_s = self._end_s = np.zeros((num_sites, 0))
-        """[N, outages drawn], rising."""
+        self._listed, self._until_s = _no_outages(num_sites), -np.inf
 
     def at(self, clock_s: float) -> np.ndarray:
         """Whether each site is out at that time, [N] bool."""
-        return self._next(clock_s)[0] <= clock_s
+        return self._until(clock_s).at(clock_s)
 
-    def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """The first time after `clock_s` at which one of the sites `among` goes out or returns: always finite."""
-        start_s, end_s = (times[among] for times in self._next(clock_s))
-        return float(np.where(start_s > clock_s, start_s, end_s).min(initial=np.inf))
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which a site goes out or returns: always finite."""
+        return self._until(clock_s).next_change_s(clock_s)
 
-    def _next(self, clock_s: float) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end [N] of every site's first outage that ends after `clock_s`."""
-        while not self._end_s.size or self._end_s[:, -1].min() <= clock_s:
-            self._draw(clock_s)
-        first = np.arange(self.num_sites), (self._end_s <= clock_s).sum(axis=1)
-        return self._start_s[first], self._end_s[first]
+    def among(self, sites: np.ndarray, until_s: float) -> ListedOutages:
+        """The outages of these sites [k], which are numbered from 0, as far as they matter until `until_s`."""
+        return self._until(until_s).among(sites, until_s)
 
-    def _draw(self, clock_s: float) -> None:
-        """Twice as many chunks as before. InputError where more than MOST_OUTAGES would be drawn."""
-        num_chunks = self._end_s.shape[1] // self.CHUNK
-        shape = (self.num_sites, self.CHUNK)
-        last_s = self._end_s[:, -1:] if num_chunks else np.zeros((self.num_sites, 1))
-        starts_s, ends_s = [self._start_s], [self._end_s]
-        for chunk in range(num_chunks, max(1, 2 * num_chunks)):
-            if (chunk + 1) * self.num_sites * self.CHUNK > MOST_OUTAGES:
-                break
-            rng = stream(self.seed, "outages", chunk)
+    def _until(self, time_s: float) -> ListedOutages:
+        """The list up to this time. InputError where about more than MOST_OUTAGES begin until then."""
+        if time_s > self._until_s:
+            between_s = self.mtbf_s + self.mttr_s
+            latest_s = MOST_OUTAGES / self.num_sites * between_s
+            if time_s > latest_s:
+                problem = f"more than {MOST_OUTAGES:,} outages of {self.num_sites:,} sites by"
+                raise InputError(
+                    f"faults.mtbf_s = {self.mtbf_s:g}",
+                    f"{problem} the simulated time {time_s:g} s",
+                    "raise mtbf_s or mttr_s, or stop earlier (stop.max_clock_s)",
+                )
+            self._until_s = max(time_s, min(max(2 * time_s, 4 * between_s), latest_s))  # seldom anew
+            self._listed = self._drawn(self._until_s)
+        return self._listed
+
+    def _drawn(self, until_s: float) -> ListedOutages:
+        """Of every site the outages up to the first that ends after `until_s`."""
+        shape, last_s = (self.num_sites, self.CHUNK), np.zeros((self.num_sites, 1))
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # (site, start, end)
+        while last_s.min() <= until_s:
+            rng = stream(self.seed, "outages", len(parts))
             up_s, down_s = rng.exponential(self.mtbf_s, shape), rng.exponential(self.mttr_s, shape)
-            end_s = last_s + np.cumsum(up_s + down_s, axis=1)
-            starts_s.append(end_s - down_s)
-            ends_s.append(end_s)
-            last_s = end_s[:, -1:]
-        if len(ends_s) == 1:
-            raise InputError(
-                f"faults.mtbf_s = {self.mtbf_s:g}",
-                f"more than {MOST_OUTAGES:,} outages of {self.num_sites:,} sites by the simulated time {clock_s:g} s",
-                "raise mtbf_s or mttr_s, or stop earlier (stop.max_clock_s)",
-            )
-        self._start_s, self._end_s = np.hstack(starts_s), np.hstack(ends_s)
+            up_s += down_s
+            end_s = np.cumsum(up_s, axis=1, out=up_s)
+            end_s += last_s
+            listed = np.flatnonzero(np.hstack([last_s <= until_s, end_s[:, :-1] <= until_s]))
+            last_s = end_s[:, -1:].copy()
+            end_s = end_s.ravel()[listed]
+            parts.append((listed // self.CHUNK, end_s - down_s.ravel()[listed], end_s))
+        return ListedOutages(self.num_sites, *map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _no_outages(num_sites: int) -> ListedOutages:
+    return ListedOutages(num_sites, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
 
 class Faults(Component):
@@ -117,7 +130,7 @@ class Faults(Component):
     for all."""
     mtbf_s: Seconds | None = Field(None, ge=60, le=LONGEST_ROUND_S)
     """Mean time between a site's return and its next outage (exponential), at most ten years; absent: no random
-    outages. A deadline may span at most 1,000 times mtbf_s + mttr_s, and a run at most 20 million outages."""
+    outages. A deadline may span at most 1,000 times mtbf_s + mttr_s, and a run 20 million outages on average."""
     mttr_s: Seconds = Field(3600.0, ge=1, le=LONGEST_ROUND_S)
     """Mean length of a random outage (exponential)."""
     outages: Annotated[PathName | None, Reads()] = None
@@ -165,7 +178,7 @@ class Faults(Component):
             return _read_outages(self.outages, num_sites)
         if self.mtbf_s is not None:
             return RandomOutages(num_sites, self.mtbf_s, self.mttr_s, seed)
-        return ListedOutages(num_sites, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+        return _no_outages(num_sites)
 
     def wan(self, round: int, num_sites: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """(lost [N] bool, extra delay [N] s) of the updates of a round on the WAN. Drawn for all sites from the stream

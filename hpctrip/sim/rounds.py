@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from hpctrip.base.rows import column, counted, spread_defaults
 from hpctrip.sim.noise import DEPTH
+
+T = TypeVar("T")
 
 
 def may_lack(doc: str, unit: str = "1") -> Any:
@@ -158,10 +161,21 @@ class History:
     """The finished rounds, oldest first. `appended` shares the rows, so keeping it costs one list copy a round."""
 
     rows: tuple[RoundRow, ...] = ()
+    _running: dict[Any, tuple[int, Any]] = field(default_factory=dict, repr=False, compare=False)
+    """{key: (number of rows that are in it, value)} of `running`."""
 
     def appended(self, row: RoundRow) -> History:
         """The history with one more round."""
-        return History((*self.rows, row))
+        return History((*self.rows, row), dict(self._running))
+
+    def running(self, key: Hashable, start: T, add: Callable[[T, Sequence[RoundRow]], T]) -> T:
+        """What `add(value, rows)` makes of `start` and all rows, oldest first, a few at a time: the value is handed on
+        to the next history under `key`, so that each round costs its own row. `add` returns a new value."""
+        done, value = self._running.get(key, (0, start))
+        if done < len(self.rows):
+            value = add(value, self.rows[done:])
+            self._running[key] = len(self.rows), value
+        return value
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -181,10 +195,14 @@ class History:
 
     def total_by_site(self, name: str, num_sites: int) -> np.ndarray:
         """A column of the cohorts, summed over all rounds for each site, [N]."""
-        total = np.zeros(num_sites)
-        for row in self.rows:
-            total[row.cohort.site] += getattr(row.cohort, name)
-        return total
+
+        def add(total: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
+            total = total.copy()
+            for row in rows:
+                total[row.cohort.site] += getattr(row.cohort, name)
+            return total
+
+        return self.running(("total", name, num_sites), np.zeros(num_sites), add)
 
     def estimates(self) -> list[tuple[int, float, float, int]]:
         """(updates that arrived, signal, noise, local work) of the last `DEPTH` rounds, for `noise_ratio`."""
@@ -224,18 +242,24 @@ class LastSeen:
 
     @classmethod
     def of(cls, history: History, num_sites: int) -> Self:
-        """Read a history, newest round first, until every site has been met."""
-        rows = history.rows[-cls.MAX_ROUNDS :]
-        age = np.full(num_sites, float(len(rows)))
-        loss, samples = np.full(num_sites, np.nan), np.full(num_sites, np.nan)
-        for passed, row in enumerate(reversed(rows)):
-            cohort = row.cohort
-            last = (cohort.status == Status.ARRIVED) & np.isnan(samples[cohort.site])
-            site = cohort.site[last]
-            age[site], loss[site], samples[site] = passed, cohort.train_loss[last], cohort.num_samples[last]
-            if not np.isnan(samples).any():
-                break
+        """Read a history."""
+        never = np.full((3, num_sites), np.nan)  # number of the row, loss, samples
+        number, loss, samples = history.running(("last seen", num_sites), (0, never), cls._met)[1].copy()
+        age = len(history) - number
+        forgotten = ~(age < cls.MAX_ROUNDS)
+        age[forgotten] = min(len(history), cls.MAX_ROUNDS)
+        loss[forgotten] = samples[forgotten] = np.nan
         return cls(age, loss, samples)
+
+    @staticmethod
+    def _met(last: tuple[int, np.ndarray], rows: Sequence[RoundRow]) -> tuple[int, np.ndarray]:
+        """(number of rows, [3, N] of the last one in which each site's update arrived) after these rows, too."""
+        before, values = last[0], last[1].copy()
+        for number, row in enumerate(rows, before + 1):
+            cohort, arrived = row.cohort, row.cohort.status == Status.ARRIVED
+            values[0, cohort.site[arrived]] = number
+            values[1:, cohort.site[arrived]] = cohort.train_loss[arrived], cohort.num_samples[arrived]
+        return before + len(rows), values
 
     @property
     def seen(self) -> np.ndarray:

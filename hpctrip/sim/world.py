@@ -144,25 +144,26 @@ class World:
         """Which sites are out at that time, [N] bool."""
         return self.outages.at(clock_s) | self.spent
 
+    def supplied(self, clock_s: float) -> np.ndarray:
+        """The power fraction that the supply gives each site at that time, [N], whether or not the site is out."""
+        place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
+        return numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
+
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
-        place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
-        power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
-        return np.where(self.down(clock_s), 0.0, power)
+        return np.where(self.down(clock_s), 0.0, self.supplied(clock_s))
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
         """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Outages count as they are
         in the middle of each step of the supply."""
         return mean(self.power_fraction, self.supply.next_change_s, start_s, end_s)
 
-    def next_change_s(self, clock_s: float, sites: np.ndarray) -> float:
-        """The first time after `clock_s` at which the power of one of these sites may change; inf: never."""
-        return min(self.supply.next_change_s(clock_s), self.outages.next_change_s(clock_s, sites))
-
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Throughput fraction of each site at this power, [N], relative to full power; 0 without power."""
+        """Throughput fraction at this power, [N] or that of some sites, relative to full power; 0 without power."""
         place, what = config_key("throughput", self.throughput), "the throughput fractions"
-        fraction = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
+        fraction = numbers(
+            self.throughput.fraction(power_fraction), power_fraction.shape, 0.0, 1.0, place, what
+        )
         return np.where(power_fraction > 0, fraction, 0.0)
 
     def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> list[np.ndarray]:
@@ -177,6 +178,49 @@ class World:
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
+
+
+def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
+    """{input table: calendar} of the series that have dates."""
+    series = {"power": supply, **signals}
+    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
+
+
+def _on_one_calendar(
+    supply: PowerSupply, signals: dict[str, GridSignal]
+) -> tuple[PowerSupply, dict[str, GridSignal]]:
+    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
+    dates = shared(_calendars(supply, signals))
+    on_time = {
+        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
+    }
+    return supply.on(dates["power"]) if "power" in dates else supply, on_time
+
+
+class CohortPower:
+    """Power of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. A change of
+    one site's power costs k sites: the supply is asked for all N once a step."""
+
+    def __init__(self, world: World, sites: np.ndarray, start_s: float):
+        self._world, self._sites = world, sites
+        self._outages = world.outages.among(sites, start_s + world.deadline_s)
+        self._spent = np.broadcast_to(world.spent, len(world))[sites]
+        self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
+
+    def at(self, clock_s: float) -> np.ndarray:
+        """P_i(t), [k]; 0 where a site is out."""
+        if not self._from_s <= clock_s < self._until_s:
+            self._supplied = self._world.supplied(clock_s)[self._sites]
+            self._from_s, self._until_s = clock_s, self._world.supply.next_change_s(clock_s)
+        return np.where(self._outages.at(clock_s) | self._spent, 0.0, self._supplied)
+
+    def throughput_at(self, clock_s: float) -> np.ndarray:
+        """Throughput fraction of each site, [k]."""
+        return self._world.throughput_of(self.at(clock_s))
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
+        return min(self._world.supply.next_change_s(clock_s), self._outages.next_change_s(clock_s))
 
 
 def _known(columns: Mapping[str, np.ndarray], name: str, otherwise: np.ndarray) -> np.ndarray:
@@ -208,23 +252,6 @@ def _wan(
     return bandwidth_bps, numbers(comm_s, shape, 0.0, largest, place, "the communication delays in s")
 
 
-def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
-    """{input table: calendar} of the series that have dates."""
-    series = {"power": supply, **signals}
-    return {table: each.calendar for table, each in series.items() if each.calendar is not None}
-
-
-def _on_one_calendar(
-    supply: PowerSupply, signals: dict[str, GridSignal]
-) -> tuple[PowerSupply, dict[str, GridSignal]]:
-    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
-    dates = shared(_calendars(supply, signals))
-    on_time = {
-        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
-    }
-    return supply.on(dates["power"]) if "power" in dates else supply, on_time
-
-
 def round_times(
     world: World, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray
 ) -> dict[str, Any]:
@@ -244,9 +271,10 @@ def round_times(
     sites = cohort[asked]
     lost, extra_s = world.faults.wan(round, len(world), world.seed)
     comm_s[asked] = np.maximum(world.comm_s[sites], len(sites) * world.link_s) + extra_s[sites]
+    power = CohortPower(world, sites, start_s)
     compute_s[asked] = world.timing.elapsed_compute_s(
-        lambda t: world.throughput_fraction(t)[sites],
-        lambda t: world.next_change_s(t, sites),
+        power.throughput_at,
+        power.next_change_s,
         start_s,
         work_s[sites],
         float(work_s.sum()),
@@ -288,10 +316,10 @@ def bill(
     sent_s = np.where(sends, np.minimum(computed_s + comm_s, end_s), end_s)
     until_s = np.where(asked, end_s if world.accounts.waiting == "idle" else sent_s, start_s)
     sums = {name: np.zeros(len(cohort)) for name in SPENT}
-    frozen = world.timing.power == "frozen"
+    frozen, supplied = world.timing.power == "frozen", CohortPower(world, cohort, start_s)
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
     if not frozen:
-        changes["power"] = lambda clock_s: world.next_change_s(clock_s, cohort)
+        changes["power"] = supplied.next_change_s
 
     def change_s(clock_s: float) -> float:
         return min(next_change_s(clock_s) for next_change_s in changes.values())
@@ -299,7 +327,7 @@ def bill(
     for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
-        power = world.power_fraction(start_s if frozen else at_s)[cohort]
+        power = supplied.at(start_s if frozen else at_s)
         busy_w, waiting_w = world.draw_w(power, cohort)
         begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
         joules = {
@@ -308,8 +336,8 @@ def bill(
             "comm_energy_j": np.where(begins, world.comm_energy_j, 0.0),
         }
         kwh = sum(joules.values()) / J_PER_KWH
-        joules["carbon_g"] = kwh * world.signals["carbon"].at(at_s)[cohort]
-        joules["cost"] = kwh * world.signals["price"].at(at_s)[cohort]
+        joules["carbon_g"] = kwh * world.signals["carbon"].at(at_s, cohort)
+        joules["cost"] = kwh * world.signals["price"].at(at_s, cohort)
         for name, amount in joules.items():
             sums[name] += amount
         if last:

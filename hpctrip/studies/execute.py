@@ -17,12 +17,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import append_to, remove_file
@@ -170,7 +171,8 @@ class Executor:
             args=(arguments, self.launch, log, environment, theirs, sys.orig_argv),
             daemon=True,
         )
-        process.start()
+        with _without_main():
+            process.start()
         theirs.close()
         self.children.append(Child(entry, process, ours, gpu, log, log_start))
 
@@ -194,6 +196,18 @@ class Executor:
         if end.finished:
             self.runs.remove_leftovers(end.entry.identity)
         self.on_end(end)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the main module, which multiprocessing would run again in the child: a user's script that calls
+    `hpctrip.study`."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _log_end(log: Path, start: int) -> str:

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, Self
 import click
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import PathName
 from hpctrip.base.text import unknown_name
 from hpctrip.config.component import Component
-from hpctrip.config.inputs import Tables
+from hpctrip.config.inputs import Tables, validate
 
 MOST_RUNS = 10_000
 """Maximum number of runs of one grid."""
@@ -27,6 +28,7 @@ LAST_COLUMNS = (
     "rules",
     "reason",
     "file",
+    "file_state",
     "earlier",
 )
 """Columns of the ledger. The axes are further columns after the seed, so no axis may have one of these names."""
@@ -54,7 +56,7 @@ def _seeds(value: Any) -> list[int]:
     return seeds
 
 
-Seeds = Annotated[list[int], BeforeValidator(_seeds)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], BeforeValidator(_seeds)]
 
 
 class _WithTables(Component):
@@ -126,6 +128,8 @@ class Picture(_WithTables):
 
     name: str
     """Name of the figure in `hpctrip plot`."""
+    format: list[Literal["png", "pdf", "svg"]] = Field(["png"], min_length=1)
+    """Files that are written of it, beside its numbers in .csv."""
 
     def options(self) -> Tables:
         """Options of the figure, converted as its command converts them; names have _ for -. Raises ValueError."""
@@ -136,6 +140,24 @@ class Picture(_WithTables):
         if unknown := next((name for name in values if name not in options), None):
             raise ValueError(f"{self.name} has no option {unknown!r}; {unknown_name(unknown, options)}")
         return {name: _converted(options[name], value) for name, value in values.items()}
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """The figure that `NAME key=value ...` describes, as --figure has it. Raises InputError."""
+        name, *words = text.split() or [""]
+        with faults_at(f"--figure {text}"):
+            if wrong := next((word for word in words if "=" not in word), None):
+                raise InputError(
+                    wrong, "is not of the form key=value", 'e.g. "policies target=0.4 format=pdf"'
+                )
+            values = dict(word.split("=", 1) for word in words)
+            formats = {"format": values["format"].split(",")} if "format" in values else {}
+            return validate({"name": name} | values | formats, cls)
+
+    @property
+    def stem(self) -> str:
+        """Name of its files without the suffix: its own with its options."""
+        return re.sub(r"[^\w.+-]+", "-", "-".join([self.name, *(f"{k}-{v}" for k, v in self.tables.items())]))
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:

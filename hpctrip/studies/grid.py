@@ -20,6 +20,7 @@ from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import PLUGINS, NamedFiles, Source
 from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
+    Experiment,
     Input,
     demonstration,
     merge_layers,
@@ -47,12 +48,15 @@ class Entry:
     label: str | None
     """Label in figures; None: its policy."""
     run_input: Input
-    settings: Tables
-    """{dotted key: value} of all keys that can change the result, except for those of `sources`."""
     sources: tuple[Source, ...]
     """Digests of the files that its input names, and of its plug-ins."""
     identity: str
     """Digest of the settings, the sources and the rules."""
+
+    @property
+    def settings(self) -> Tables:
+        """{dotted key: value} of all keys that can change the result, except for those of `sources`."""
+        return _settings(self.run_input.experiment, self.sources)
 
     @property
     def seed(self) -> int:
@@ -95,12 +99,15 @@ def entries(
     overrides: Sequence[str] = (),
     plugins: Sequence[str] = (),
     small: bool = False,
+    checked: bool = True,
+    name: str = "",
 ) -> list[Entry]:
     """The runs of the study `file` in order, seeds innermost. `place` is the path of the file, `overrides` are lines
-    laid over all runs. Raises InputError with the faults of all runs, each fault once."""
+    laid over all runs. Each combination of axes is validated once, for all its seeds, and if `checked`, it is also
+    checked with the files that it reads. With a `name`, runs that cannot have it are left out. Raises InputError with
+    the faults of all runs, each fault once."""
     place_shown = place or "the sweep"
-    seed_list = file.small.seeds if small and file.small.seeds else file.seeds
-    seeds: list[Tables] = [{}] if seed_list is None else [{"seed": seed} for seed in seed_list]
+    seeds = (file.small.seeds if small and file.small.seeds else file.seeds) or [None]
     cells = _cells([list(_choices(axis, small)) for axis in file.axis], len(seeds), place_shown)
     reader = _Reader(file, os.path.dirname(place), overrides, plugins)
     faults: dict[Fault, list[str]] = defaultdict(list)  # {fault: names of the runs that have it}
@@ -110,20 +117,23 @@ def entries(
         labels = " ".join(choice.label for choice in cell if choice.is_variant)
         choices = tuple((choice.axis, choice.label) for choice in cell)
         layers = [*([file.small.tables] if small else []), *variants]
-        for seed in seeds:
-            try:
-                run_input = reader.read(cell, layers, [*values, seed])
-                if seed == seeds[0]:
-                    run_input.experiment.check()
-                label = labels or run_input.experiment.label
-                grid.append(Entry(choices, label, run_input, *run_identity(run_input, reader.source)))
-            except InputError as error:
-                name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
-                for fault in error.faults:
-                    faults[fault].append(name)
-                break  # the other seeds have the same faults
-    for name, fault in _duplicates(grid):
-        faults[fault].append(name)
+        own_seeds = [seed for seed in seeds if not name or _may_be_called(name, choices, seed)]
+        if not own_seeds:
+            continue
+        try:
+            first = reader.read(
+                cell, layers, [*values, *({"seed": seed} for seed in own_seeds[:1] if seed is not None)]
+            )
+            if checked:
+                first.experiment.check()
+            label = labels or first.experiment.label
+            grid += [Entry(choices, label, *run) for run in _with_seeds(first, own_seeds, reader.source)]
+        except InputError as error:  # all seeds have the same faults
+            parts = [*(label for _, label in choices), *(f"seed {s}" for s in own_seeds[:1] if s is not None)]
+            for fault in error.faults:
+                faults[fault].append(", ".join(parts))
+    for faulty, fault in _duplicates(grid):
+        faults[fault].append(faulty)
     if faults:
         raise InputError(faults=list(_reported(faults, place, place_shown)))
     return grid
@@ -207,24 +217,46 @@ class _Reader:
         return table | {PLUGINS: relative_to_folder(table[PLUGINS], self.folder)}
 
 
-def run_identity(
+def _may_be_called(name: str, choices: Iterable[tuple[str, str]], seed: int | None) -> bool:
+    """Whether a run with these choices and this seed can have this name; False only if it cannot."""
+    variant = ", ".join(label for _, label in choices)
+    return name.startswith(variant) and (seed is None or name.endswith(f", seed {seed}"))
+
+
+def _with_seeds(
+    first: Input, seeds: Sequence[int | None], source: Callable[[NamedFiles], Source]
+) -> Iterator[tuple[Input, tuple[Source, ...], str]]:
+    """(input, sources, identity) of an input, whose seed is the first of `seeds`, with each of them."""
+    sources, hashed = _identified(first, source)
+    for seed in seeds:
+        run_input = first if seed in (None, first.experiment.seed) else first.with_seed(seed)
+        if run_input.set_by_policy and run_input is not first:
+            sources, hashed = _identified(run_input, source)
+        yield run_input, sources, identity(hashed | {"seed": run_input.experiment.seed})
+
+
+def _settings(experiment: Experiment, sources: Iterable[Source]) -> Tables:
+    """{dotted key: value} of all keys that can change the result, except for those of `sources`."""
+    left_out = [*neutral_keys(experiment), PLUGINS, *(source.key for source in sources)]
+    return without(flat(resolved(experiment)), left_out)
+
+
+def _identified(
     run_input: Input, source: Callable[[NamedFiles], Source]
-) -> tuple[Tables, tuple[Source, ...], str]:
-    """(settings, sources, identity) of a run. The identity is the hash of all settings in force that can change a
+) -> tuple[tuple[Source, ...], Tables]:
+    """(sources, all that is hashed) of a run. Its identity is the hash of all settings in force that can change a
     result, defaults included, of the contents (not the paths) of all files and plug-ins, and of the versions of the
     rules by which hpctrip and its components compute. `source` gives a file with its digest."""
     sources = [plugin.source for plugin in run_input.extensions.plugins]
     sources += map(source, files_of_input(run_input))
     experiment = run_input.experiment
-    settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
-    settings = without(settings, [source.key for source in sources])
-    hashed = without(settings, added_keys(experiment)) | {"version": VERSION}
+    hashed = without(_settings(experiment, sources), added_keys(experiment)) | {"version": VERSION}
     besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
     if raised := raised_rules(experiment):
         besides["raised rules"] = raised
     if packages := sorted(map(str, run_input.extensions.packages)):
         besides["packages"] = packages
-    return settings, tuple(sources), identity(hashed | besides)
+    return tuple(sources), hashed | besides
 
 
 def _executed(*paths: str) -> Extensions:

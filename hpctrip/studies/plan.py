@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hpctrip.base.text import size_text
 from hpctrip.base.units import HOUR_S
 from hpctrip.plan import forecast_one_rank
 from hpctrip.plan.speed import Speed
+from hpctrip.record.reader import open_run
 from hpctrip.studies.run_store import RunState
 from hpctrip.studies.tables import wall_s
 
@@ -29,7 +30,7 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
     if not missing:
         yield "nothing is left to make"
         return
-    measured = _measured_wall_s(lines)
+    measured = _measured_wall_s(line for line in lines if line.entry.variant in missing)
     speeds: dict[str, Speed] = {}
     if samples_per_second:
         speeds = dict.fromkeys(map(_speed_key, lines), Speed(samples_per_second, math.inf, "as given"))
@@ -52,13 +53,13 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
     yield f"disk: at most {size_text(results)} of results, and meanwhile {meanwhile} of checkpoints"
 
 
-def _measured_wall_s(lines: Sequence[RunState]) -> dict[str, float]:
+def _measured_wall_s(lines: Iterable[RunState]) -> dict[str, float]:
     """{variant: mean wall time} of the finished runs that trained all their rounds, as rounds taken from the cache
     cost no time."""
     walls: dict[str, list[float]] = {}
     for line in lines:
-        run = line.run
-        if not line.can_be_made and run is not None and not line.imported and not run.meta["stored_rounds"]:
+        run = open_run(line.file) if line.finished and line.file and not line.imported else None
+        if run is not None and not run.meta["stored_rounds"]:
             walls.setdefault(line.entry.variant, []).append(wall_s(run))
     return {variant: sum(each) / len(each) for variant, each in walls.items()}
 

@@ -7,10 +7,9 @@ import re
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import BestEffortStream
@@ -19,6 +18,9 @@ from hpctrip.studies.execute import Child, Executor, capacity, launcher
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus
 from hpctrip.studies.study import Study
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 
 def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
@@ -38,20 +40,28 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
     return list(selected.values())
 
 
-def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
-    """Execute missing runs, then write tables and figures. `again` is the command that continues the study. Raises
+def run(
+    studies: Sequence[Study],
+    only: str | None,
+    jobs: int | None,
+    ranks: int,
+    again: str,
+    latex: bool = False,
+) -> None:
+    """Execute missing runs, then write tables and figures. `again` is the command that continues the study. With
+    `latex`, stdout gets the tables for LaTeX and nothing else. Raises
     InterruptedRun, without tables, if a signal or the end of the job stopped it early; at the end InterruptedRun if a
     run left early, or HpctripError if runs failed, with one line per failed run."""
     lines = chosen(studies, only)
     todo = [line.entry for line in lines if line.can_be_made]
     for study in studies:
         study.write_ledger()
-    if todo and not _execute(studies, lines, todo, jobs, ranks):
+    if todo and not _execute(studies, lines, todo, jobs, ranks, sys.stderr if latex else sys.stdout):
         for study in studies:
             study.write_ledger()
         raise InterruptedRun(_how_to_go_on(chosen(studies, only), again))
     for study in studies:
-        for text in study.conclude():
+        for text in study.conclude(latex):
             click.echo(printable(text, 1000))
     lines = chosen(studies, only)
     report = []
@@ -73,14 +83,19 @@ def _how_to_go_on(lines: Sequence[RunState], again: str) -> str:
 
 
 def _execute(
-    studies: Sequence[Study], lines: Sequence[RunState], todo: Sequence[Entry], jobs: int | None, ranks: int
+    studies: Sequence[Study],
+    lines: Sequence[RunState],
+    todo: Sequence[Entry],
+    jobs: int | None,
+    ranks: int,
+    stream: TextIO,
 ) -> bool:
-    """Execute the runs `todo`; returns False if a signal to the study, or the end of the job, stopped them early.
-    Raises InputError where ranks cannot be started."""
+    """Execute the runs `todo`, with their progress on `stream`; returns False if a signal to the study, or the end of
+    the job, stopped them early. Raises InputError where ranks cannot be started."""
     launch = launcher(ranks)
     num_children, gpus = capacity()
     num_children = min(len(todo), jobs or max(1, num_children // ranks))
-    with Display(len(lines), sum(line.finished for line in lines)) as display:
+    with Display(len(lines), sum(line.finished for line in lines), stream) as display:
         counts = Counter(line.status for line in lines)
         statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
         names = ", ".join(study.name for study in studies)
@@ -103,10 +118,13 @@ def _execute(
 class Display:
     """Progress of a study: on a terminal a bar, with a line for each run in progress; else a line per finished run."""
 
-    def __init__(self, total: int, finished: int):
+    def __init__(self, total: int, finished: int, stream: TextIO):
         """`finished` of the `total` runs were finished before."""
-        stream = BestEffortStream(sys.stdout)  # the study goes on if the output breaks
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        from rich.console import Console  # heavy
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        unbreakable = BestEffortStream(stream)  # the study goes on if the output breaks
+        self._console = Console(file=unbreakable, highlight=False, soft_wrap=True)
         self._ended = Counter({RunStatus.FINISHED: finished})
         self._total = total
         self._bars = Progress(

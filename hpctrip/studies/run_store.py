@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -70,6 +73,8 @@ class RunState:
     """Whether a damaged file, or a file of another run, lies in the place of its results; it cannot start then."""
     earlier: str = ""
     """Identity under which a run of this name was last finished, from the ledger of its study; empty if none was."""
+    row: Mapping[str, Any] | None = None
+    """Row of the ledger that stands for `run` if the file was not read, as it is in the state that the row names."""
 
     @property
     def finished(self) -> bool:
@@ -89,7 +94,7 @@ class RunStore:
         self.folder = Path(folder)
         for name in ("runs", "store", "logs"):
             check_folder(self.folder / name)
-        self._read: dict[Path, tuple[tuple[int, ...], Run]] = {}
+        self._read: dict[Path, tuple[str, Run]] = {}
 
     def results(self, identity: str) -> Path:
         """Path of the results file."""
@@ -134,6 +139,22 @@ class RunStore:
         replace_file(path, tomli_w.dumps(tables).encode())
         return path
 
+    def from_ledger(self, entry: Entry, row: Mapping[str, Any]) -> RunState | None:
+        """Status of a run by its row in a ledger, without reading its results; None unless the row says that it is
+        finished and names the present state of its file."""
+        if row["status"] != RunStatus.FINISHED or not row["file_state"]:
+            return None
+        with suppress(InputError):
+            file, imported = self.results(entry.identity), False
+            if not (state := file_state(file)):
+                file, imported = self.imported(entry.identity), True
+                state = file_state(file)
+            if state == row["file_state"]:
+                return RunState(
+                    entry, RunStatus.FINISHED, row["reason"], file=file, imported=imported, row=row
+                )
+        return None
+
     def inspect(self, entry: Entry) -> RunState:
         """Derive the current status of a run from its files and its lock."""
         file, elsewhere = self.results(entry.identity), self.imported(entry.identity)
@@ -167,18 +188,24 @@ class RunStore:
 
     def _rounds(self, file: Path) -> Run | None:
         """Read a results file, from memory if it has not changed. None if it does not exist. Raises InputError."""
-        try:
-            stat = os.stat(file)
-        except FileNotFoundError:
+        if not (state := file_state(file)):
             return None
-        except OSError as error:
-            raise InputError(str(file), f"cannot be read ({error.strerror})", "remove it") from None
-        state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        if self._read.get(file, ((),))[0] != state:
+        if self._read.get(file, ("",))[0] != state:
             run = open_run(file)
             parts = {name: getattr(run, name).iloc[:0].copy() for name in ("sites", "cohorts", "candidates")}
             self._read[file] = state, replace(run, **parts)
         return self._read[file][1]
+
+
+def file_state(file: Path) -> str:
+    """Time of the last change and size of a file; empty if it does not exist. Raises InputError."""
+    try:
+        stat = os.stat(file)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InputError(str(file), f"cannot be read ({error.strerror})", "remove it") from None
+    return f"{stat.st_mtime_ns} {stat.st_size}"
 
 
 def _text(path: Path) -> str:

@@ -76,14 +76,14 @@ def _sbatch(*words: str) -> str:
     return ended.stdout.strip().partition(";")[0]
 
 
-def run_task(number: int, tasks: str | None, read: Callable[[], list[Study]]) -> None:
+def run_task(number: int, tasks: str | None, read: Callable[[str], list[Study]]) -> None:
     """Execute one run on the ranks of this job: that of line `number` of the file `tasks`, or of this index among all
-    runs. Rank 0 alone reads the studies and appends to their ledgers. Raises what the run raises."""
+    runs. Rank 0 alone reads the studies and appends to their ledgers; `read(name)` leaves out runs of other names, or
+    none if the name is empty. Raises what the run raises."""
     on_rank0: list[tuple[list[Study], Entry]] = []
 
     def begin() -> Start:
-        studies = read()
-        entry = _entry(number, tasks, all_entries(studies))
+        studies, entry = _task(number, tasks, read)
         on_rank0.append((studies, entry))
         runs = studies[0].runs
         remove_file(runs.failure(entry.identity))
@@ -107,16 +107,22 @@ def run_task(number: int, tasks: str | None, read: Callable[[], list[Study]]) ->
                 study.append_to_ledger(entry.identity)
 
 
-def _entry(number: int, tasks: str | None, entries: Sequence[Entry]) -> Entry:
-    lines = read_text(tasks).splitlines() if tasks else [f"{e.identity} {e.name}" for e in entries]
+def _task(number: int, tasks: str | None, read: Callable[[str], list[Study]]) -> tuple[list[Study], Entry]:
+    """The studies that have the run of a task, and the run. Other runs are left out if the file `tasks` names this
+    one."""
+    studies = [] if tasks else read("")
+    lines = (
+        read_text(tasks).splitlines() if tasks else [f"{e.identity} {e.name}" for e in all_entries(studies)]
+    )
     if number >= len(lines):
         place = f"{tasks} has" if tasks else "the study has"
         raise InputError(f"--task {number}", f"{place} {len(lines)} runs", f"0 to {len(lines) - 1}")
     identity, _, name = lines[number].partition(" ")
-    for entry in entries:
+    studies = studies or read(name)
+    for entry in all_entries(studies):
         if entry.identity == identity:
             print(printable(f"run {number} of {len(lines)}: {entry.name}", 1000), flush=True)
-            return entry
+            return studies, entry
     raise InputError(
         f"--task {number}: {name}",
         "is no run of this study any more: its input, data or code has changed since it was submitted",

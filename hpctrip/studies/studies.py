@@ -36,12 +36,14 @@ def read_studies(
     sweeps: Sequence[str] = (),
     plugins: Sequence[str] = (),
     small: bool = False,
+    checked: bool = True,
+    name: str = "",
 ) -> list[Study]:
     """Read the study in a file, or the studies that it includes, in order.
 
     `folder` is that of runs and studies. `overrides` are lines `key=value` laid over all runs; that of an axis' key, or
     of the seed, takes the place of the axis. `sweeps` are lines `key=value,value`, each an axis. `small` uses the small
-    forms. Raises InputError with all faults of the first file that has any.
+    forms; for `checked` and `name` see `entries`. Raises InputError with all faults of the first file that has any.
     """
     runs = RunStore(folder)
     places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # folders of the run store
@@ -56,13 +58,13 @@ def read_studies(
         if axes := axes_of(of_axes, "-o") | axes_of(sweeps, "--sweep"):
             file = _validated(with_axes(tables, axes), place)
         lines = [line for line in overrides if line not in of_axes]
-        grid = entries(file, place, lines, plugins, small)
-        name = "/".join(filter(None, (group, f"{file.name}-small" if small else file.name)))
-        if name in places:
-            problem = f"is that of {places[name]}" if places[name] else "is a folder that all studies share"
-            raise InputError(f"{place}: name = {name!r}", problem, "every study needs a name of its own")
-        places[name] = place
-        studies.append(Study(file, name, grid, runs))
+        grid = entries(file, place, lines, plugins, small, checked, name)
+        own = "/".join(filter(None, (group, f"{file.name}-small" if small else file.name)))
+        if own in places:
+            problem = f"is that of {places[own]}" if places[own] else "is a folder that all studies share"
+            raise InputError(f"{place}: name = {own!r}", problem, "every study needs a name of its own")
+        places[own] = place
+        studies.append(Study(file, own, grid, runs))
     return studies
 
 

@@ -2,14 +2,16 @@
 
 The ledger is a CSV table with one row per run, derived from the run store. It is written as a whole when a study starts
 and ends; while it is executed, rows of runs that have ended are appended, and the last row of a run counts. It is for
-people and for other machines (`--import`). hpctrip itself relies on its column `earlier` only: the identity under which
-a run of the same name was last finished, which shows that a run is stale.
+people and for other machines (`--import`). hpctrip itself reads two things in it. The row of a finished run stands for
+its results while their file has the time and size in `file_state`, so that it need not be opened. `earlier` is the
+identity under which a run of the same name was last finished, which shows that a run is stale.
 """
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +25,11 @@ from hpctrip.config.identity import VERSION
 from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
-from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, StudyFile
+from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import TOTALS
-from hpctrip.studies.run_store import RunState, RunStatus, RunStore
-from hpctrip.studies.tables import results_of, write_tables
+from hpctrip.studies.imported import TOTALS, read_imported
+from hpctrip.studies.run_store import RunState, RunStatus, RunStore, file_state
+from hpctrip.studies.tables import latex_lines, results_of, write_tables
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ class Study:
         if not entries:
             return
         with self._ledger_lock():
-            header, _, row = self._csv(self._lines(entries)).partition(b"\n")
+            lines = [self.runs.inspect(entry) for entry in entries]
+            if not all(line.finished for line in lines):
+                lines = self._lines(entries)
+            header, _, row = self._csv(lines).partition(b"\n")
             with append_to(self.ledger) as file:
                 file.seek(0)
                 has_header = file.readline().rstrip(b"\n") == header
@@ -79,47 +84,52 @@ class Study:
             if not has_header:  # a new ledger, or that of other axes
                 self._write_ledger()
 
-    def conclude(self) -> list[str]:
-        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print."""
-        lines = self.write_ledger()
-        runs = {
-            line.entry.identity: as_in_study(line.run if line.imported else open_run(line.file), line.entry)
-            for line in lines
-            if line.finished
-        }
+    def conclude(self, latex: bool = False) -> list[str]:
+        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print; with `latex`,
+        these are the table alone."""
+        lines = [opened(line) if line.finished else line for line in self.write_ledger()]
+        runs = [line.run for line in lines if line.finished]
         facts = {
             "study": self.file.name,
             "folder": self.name,
             "title": self.title,
             "overlays": ", ".join(Path(file).name for file in self.file.overlays),
         }
-        report = write_tables(self.folder, facts, lines, runs)
-        if runs:
-            report += self._draw(list(runs.values()))
-        return report
-
-    def _draw(self, runs: Sequence[Run]) -> Iterator[str]:
-        """Draw the figures. One that cannot be drawn of these runs (too few, or imported ones without the tables that
-        it needs) is left out. Yields the lines to print."""
+        report = write_tables(self.folder, facts, lines)
         names = [picture.name for picture in self.file.figure]
-        for number, picture in enumerate(self.file.figure):
-            from hpctrip.figures import FIGURES  # heavy
-
-            draw, earlier = FIGURES[picture.name], names[:number].count(picture.name)
-            assert draw.source.of_study is not None  # the study file was checked
+        for number, picture in enumerate(self.file.figure if runs else ()):
+            earlier = names[:number].count(picture.name)
             try:
-                drawing = draw(draw.source.of_study(runs), **picture.options())
-            except InputError as error:
-                yield f"figure {picture.name} not drawn: {error.faults[0]}"
-                continue
-            file = f"{picture.name}{f'_{earlier + 1}' if earlier else ''}.png"
-            yield from drawing.lines
-            yield from drawing.save(self.folder / "figures" / file, overwrite=True)
+                report += self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
+            except InputError as error:  # too few runs, or imported ones without the tables that it needs
+                report.append(f"figure {picture.name} not drawn: {error.faults[0]}")
+        return latex_lines(self.title, lines) if latex else report
+
+    def draw(self, picture: Picture) -> list[str]:
+        """Draw a figure of the finished runs. Returns the lines to print. Raises InputError where that is
+        impossible."""
+        if not (runs := [opened(line).run for line in self.lines() if line.finished]):
+            raise InputError(f"study {self.name}", "has no finished run to draw", "make its runs first")
+        return self._draw(picture, runs, picture.stem)
+
+    def _draw(self, picture: Picture, runs: list[Run | None], stem: str) -> list[str]:
+        from hpctrip.figures import FIGURES  # heavy
+
+        draw = FIGURES[picture.name]
+        assert draw.source.of_study is not None  # the study file was checked
+        drawing = draw(draw.source.of_study(runs), **picture.options())
+        files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
+        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
+        return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
 
     def _lines(self, entries: Iterable[Entry]) -> list[RunState]:
-        """Current status of these runs; STALE and `earlier` come from the ledger."""
-        earlier = _earlier(self.ledger)
-        return [_with_earlier(self.runs.inspect(entry), earlier.get(entry.name, "")) for entry in entries]
+        """Current status of these runs; STALE, `earlier` and the results of unchanged files come from the ledger."""
+        earlier, rows = _read_ledger(self.ledger)
+        states = []
+        for entry in entries:
+            row = rows.get(entry.identity)
+            states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
+        return [_with_earlier(state, earlier.get(state.entry.name, "")) for state in states]
 
     def _csv(self, lines: Iterable[RunState]) -> bytes:
         return csv_bytes(pd.DataFrame([_row(line, self.runs.folder) for line in lines]))
@@ -138,48 +148,73 @@ class Study:
             yield
 
 
-def _earlier(ledger: Path) -> Mapping[str, str]:
-    """{run: identity under which it was last finished} of a ledger; empty if it cannot be read."""
-    try:
+def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
+    """({run: identity under which it was last finished}, {identity: its last row}) of a ledger; empty if it cannot be
+    read, without rows if it lacks columns of today."""
+    earlier: Mapping[str, str] = {}
+    with suppress(InputError):
         table = read_table(ledger)
-        return dict(zip(table.column("run"), table.column("earlier"), strict=True))
-    except InputError:
-        return {}
+        earlier = dict(zip(table.column("run"), table.column("earlier"), strict=True))
+        table.require(*COLUMNS, *LAST_COLUMNS)
+        columns = table.columns | {name: table.numbers(name, may_lack=True) for name in _NUMBERS}
+        rows = zip(*(list(values) for values in columns.values()), strict=True)
+        return earlier, {
+            row["identity"]: row for row in (dict(zip(columns, row, strict=True)) for row in rows)
+        }
+    return earlier, {}
 
 
 def _with_earlier(state: RunState, earlier: str) -> RunState:
-    """The status of a run that was last finished under the identity `earlier`; empty: it never was."""
+    """The status of an unfinished run that was last finished under the identity `earlier`; empty: it never was."""
     if state.finished:
-        return replace(state, earlier=state.entry.identity)
+        return state
     if state.status == RunStatus.PLANNED and earlier not in ("", state.entry.identity):
         reason = "finished before with another input"
         return replace(state, status=RunStatus.STALE, reason=reason, earlier=earlier)
     return replace(state, earlier=earlier)
 
 
+_RESULTS = {
+    "rounds": "num_rounds",
+    "clock_s": "time_to_accuracy_s",
+    "accuracy": "best_accuracy",
+    "digest": "params_digest",
+    **{name: name for name in ("wall_s", *TOTALS, "synthetic", "made_with")},
+}
+"""{column of the ledger: its name among `results_of` a run}."""
+_NUMBERS = ("clock_s", "accuracy", "wall_s", *TOTALS)
+"""Columns of results that are numbers; empty where there is none."""
+
+
 def _row(line: RunState, folder: Path) -> dict[str, Any]:
-    entry, results, axes = line.entry, results_of(line.run), dict(line.entry.choices)
-    values = {
+    entry, axes = line.entry, dict(line.entry.choices)
+    target = entry.run_input.experiment.stop.target_accuracy
+    if line.row is not None:
+        results = {name: line.row[name] for name in _RESULTS}
+    else:
+        all_results = results_of(line.run)
+        results = {name: all_results[key] for name, key in _RESULTS.items()}
+    values = results | {
         "run": entry.name,
         "seed": entry.seed,
         "identity": entry.identity,
         "status": line.status,
-        "rounds": results["num_rounds"],
-        "clock_s": results["time_to_accuracy_s"],
-        "accuracy": results["best_accuracy"],
-        "digest": results["params_digest"],
-        "wall_s": results["wall_s"],
-        "target_accuracy": entry.run_input.experiment.stop.target_accuracy,
-        **{name: results[name] for name in TOTALS},
-        "synthetic": results["synthetic"],
-        "made_with": results["made_with"],
+        "target_accuracy": math.nan if target is None else target,
         "identity_version": VERSION,
         "rules": entry.rules,
         "reason": line.reason,
         "file": str(line.file.relative_to(folder)) if line.file else "",
-        "earlier": line.earlier,
+        "file_state": file_state(line.file) if line.finished and line.file else "",
+        "earlier": entry.identity if line.finished else line.earlier,
     }
     return {name: (values | axes)[name] for name in (*COLUMNS[:2], *axes, *COLUMNS[2:], *LAST_COLUMNS)}
+
+
+def opened(line: RunState) -> RunState:
+    """The status of a finished run with all its tables, and with the study's label and input."""
+    assert line.file is not None
+    run = read_imported(line.file, line.entry) if line.imported else open_run(line.file)
+    return replace(line, run=as_in_study(run, line.entry))
 
 
 def as_in_study(run: Run, entry: Entry) -> Run:

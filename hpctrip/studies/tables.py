@@ -26,11 +26,10 @@ from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
 from hpctrip.studies.run_store import RunState
 
 
-def write_tables(
-    folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], runs: Mapping[str, Run]
-) -> list[str]:
-    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `runs`
-    are the finished runs by identity. Returns the lines to print."""
+def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunState]) -> list[str]:
+    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; finished
+    `lines` have their run. Returns the lines to print."""
+    runs = {line.entry.identity: line.run for line in lines if line.finished and line.run}
     cells, numbers = zip(*_variants(lines), strict=True)
     curves = {name: run.rounds[list(CURVE_COLUMNS)] for name, run in runs.items()}
     sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
@@ -50,6 +49,13 @@ def write_tables(
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
         f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}",
     ]
+
+
+def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
+    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment."""
+    cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=HEAD)
+    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(HEAD) - 1)}")
+    return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
 
 
 def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
@@ -75,7 +81,7 @@ def results_of(run: Run | None) -> dict[str, Any]:
             "wall_s": wall_s(run),
             **{name: _total(run, name) for name in TOTALS},
             "synthetic": ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"]),
-            "made_with": _made_with(run),
+            "made_with": made_with(run),
         }
     return results
 
@@ -93,7 +99,7 @@ def wall_s(run: Run) -> float:
     return float(run.meta["wall_s"] if "wall_s" in run.meta else run.rounds["wall_s"].sum())
 
 
-def _made_with(run: Run) -> str:
+def made_with(run: Run) -> str:
     """The version and commit of hpctrip that made a run."""
     if "made_with" in run.meta:
         return str(run.meta["made_with"])

@@ -73,7 +73,7 @@ OVERALL = (
     "time over that of PowerTrip: mean",
     "median",
     "worst",
-    "over that of the best fixed cohort: mean (95 %, by world)",
+    "over that of the best static cohort: mean (95 %, by world)",
     "worst",
 )
 SCENARIOS = (
@@ -81,7 +81,7 @@ SCENARIOS = (
     "PowerTrip, h",
     "goodput, h",
     "ratio (95 %)",
-    "best fixed: sites",
+    "best static: sites",
     "h",
     "goodput to it (95 %)",
     "adaptive to goodput, seed 0",
@@ -90,7 +90,7 @@ FIELD_HEAD = (
     "policy",
     "time over that of PowerTrip (95 %)",
     "worst scenario",
-    "over that of the best fixed cohort (95 %)",
+    "over that of the best static cohort (95 %)",
     "worst",
 )
 CONSTANTS = ("policy", "scenarios that reached the target", "time over that of PowerTrip (95 %)", "worst")

@@ -28,7 +28,7 @@ def run_file(trained):
 def test_help_names_every_command_and_every_command_has_help(hpctrip):
     shown = hpctrip("--help")
     assert shown.code == 0 and hpctrip("-h") == shown
-    for command in cli.commands:
+    for command in cli.commands.keys() - {"reference"}:  # it is for the pages of this project
         assert re.search(rf"^  {command} ", shown.out, re.MULTILINE)
         ended = hpctrip(command, "--help")
         assert ended.code == 0 and re.match(rf"Usage: .*hpctrip {command} ", ended.out)
@@ -53,11 +53,62 @@ def test_version(hpctrip):
     assert hpctrip("--version").out.strip() == f"hpctrip, version {package.__version__}"
 
 
-def test_policies_and_workloads_list_what_is_registered(hpctrip):
-    for command, table, registry in (("policies", "policy", POLICIES), ("workloads", "workload", WORKLOADS)):
-        ended = hpctrip(command)
-        assert ended.code == 0 and ended.out == hpctrip("keys", table).out
-        assert all(f"\n## `{kind}`\n" in ended.out for kind in registry)
+def test_the_keys_of_a_table_list_what_is_registered(hpctrip):
+    for table, registry in (("policy", POLICIES), ("workload", WORKLOADS)):
+        assert all(f"\n## `{kind}`\n" in hpctrip("keys", table).out for kind in registry)
+
+
+@pytest.mark.parametrize("command", ["policies", "workloads", "knobs"])
+def test_a_former_command_names_the_present_one(command, hpctrip):
+    ended = hpctrip(command)
+    assert ended.code == 2 and f"{command} is no command any more: hpctrip " in ended.err
+
+
+LINES = "sites.num_sites=6 workload.train_samples=60 workload.test_samples=20 stop.max_rounds=1"
+
+
+@pytest.mark.parametrize(
+    "kind, command",
+    [
+        ("input", ["run", "mine.toml"]),
+        ("study", ["study", "mine.toml", "--jobs", "1"]),
+        ("policy", ["run", "--plugin", "mine.py", "-o", "policy.kind=mine", "-o", "policy.k=2"]),
+        ("workload", ["run", "--plugin", "mine.py", "-o", "workload.kind=mine", "-o", "workload.samples=99"]),
+    ],
+)
+def test_a_new_file_runs_as_it_is(kind, command, hpctrip, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = hpctrip("new", "mine", "--kind", kind)
+    assert ended.code == 0 and ended.out.splitlines()[1].startswith("start: hpctrip ")
+    small = [line for line in LINES.split() if kind != "workload" or not line.startswith("workload")]
+    ended = hpctrip(*command, *(word for line in small for word in ("-o", line)))
+    assert ended.code == 0, ended.err
+    assert hpctrip("new", "mine", "--kind", kind).code == 2
+
+
+def test_a_shipped_input_is_found_by_its_name(hpctrip):
+    assert hpctrip("check", "emnist_dynamic").out == hpctrip("check", ROOT / "inputs/emnist_dynamic.toml").out
+    assert "did you mean 'emnist_dynamic'?" in hpctrip("check", "emnist_dinamic").err
+
+
+@pytest.mark.parametrize(
+    "command, file, right",
+    [
+        ("run", "studies/fig09.toml", "study"),
+        ("check", "cluster/powerflow.toml", "cluster"),
+        ("study", "smoke.toml", "run"),
+        ("cluster check", "smoke.toml", "run"),
+    ],
+)
+def test_the_input_of_another_command_is_recognised(command, file, right, hpctrip):
+    ended = hpctrip(*command.split(), ROOT / "inputs" / file)
+    assert ended.code == 2 and f"the input: is that of another command; hpctrip {right} FILE" in ended.err
+
+
+def test_a_key_written_as_an_option_and_a_percentage_are_answered_with_the_right_spelling(hpctrip):
+    assert "-o seed=VALUE" in hpctrip("run", "--seed", "3").err
+    assert "-o train.lr=VALUE or -o server.lr=VALUE" in hpctrip("run", "--lr=3").err
+    assert "write a fraction: 0.45" in hpctrip("check", "-o", "stop.target_accuracy=45%").err
 
 
 def test_sites_that_follow_traces_name_their_power_domain_in_the_file_and_in_its_csv(

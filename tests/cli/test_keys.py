@@ -9,9 +9,10 @@ import pytest
 from hpctrip.__main__ import cli
 from hpctrip.base.units import parse, spelled, units
 from hpctrip.cli.keys_reference import sections
-from hpctrip.cli.reference import pages
+from hpctrip.cli.reference import FIRST_KEYS, pages
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.runner.experiment import Experiment
+from hpctrip.sim.policies import POLICIES
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,13 @@ def test_a_name_prints_what_it_denotes_and_nothing_else(hpctrip, name, described
 def test_an_unknown_name_gets_a_suggestion(hpctrip, name, meant):
     ended = hpctrip("keys", name)
     assert ended.code == 2 and f"did you mean {meant!r}?" in ended.err
+
+
+def test_without_a_name_a_screen_of_keys_is_listed(hpctrip):
+    first = hpctrip("keys").out
+    assert all(name in first for name in FIRST_KEYS) and len(first.splitlines()) < 50
+    assert '\npolicy.kind = "powertrip"  ' in first and ", ".join(sorted(POLICIES)[:3]) in first
+    assert "* `bandwidth_law` = " in hpctrip("keys", "--all").out
 
 
 @pytest.mark.parametrize(("folder", "root"), [("keys", Experiment), ("cluster", ClusterScenario)])

@@ -6,7 +6,8 @@ import pytest
 from pydantic import Field
 
 from hpctrip.base.units import Bytes, Seconds
-from hpctrip.cli.keys_reference import names, sections, select
+from hpctrip.cli import keys_reference
+from hpctrip.cli.keys_reference import described_fields, names, sections, select
 from hpctrip.config.component import Component, Registry
 from hpctrip.config.identity import NotInResult
 
@@ -129,3 +130,13 @@ def test_a_name_selects_a_table_a_kind_or_every_key_of_this_name():
 def test_every_name_selects_something():
     assert all(select(SECTIONS, name) for name in names(SECTIONS))
     assert {"shape", "round", "radius", "shape.radius", "shape.inner.depth", "seed"} <= names(SECTIONS)
+
+
+def test_a_module_is_parsed_once_for_all_its_classes(monkeypatch):
+    parsed, parse = [], keys_reference.ast.parse
+    monkeypatch.setattr(keys_reference.ast, "parse", lambda text: parsed.append(text) or parse(text))
+    for cached in (keys_reference._classes, keys_reference._field_docstrings):
+        cached.cache_clear()
+    for cls, field, description in ((Inner, "depth", "How deep."), (Round, "radius", "How large.")):
+        assert described_fields(cls)[field].description == description
+    assert len([text for text in parsed if "class Inner" in text]) == 1

@@ -74,7 +74,7 @@ def test_files_are_replaced_only_with_overwrite_and_otherwise_none_is_written(hp
 def test_every_command_that_writes_files_has_the_option_overwrite(hpctrip):
     options = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
     assert {name for name, option in options.items() if option} == {
-        *("run", "retime", "export", "merge", "reference", "inputs", "slurm", "tune")
+        *("run", "retime", "export", "merge", "reference", "inputs", "new", "slurm", "tune")
     }
     for name, plot in FIGURES.items():
         assert "overwrite" in [param.name for param in plot.command.params], name

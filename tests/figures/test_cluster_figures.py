@@ -62,5 +62,8 @@ def test_equal_energy_draws_a_panel_for_each_account_and_tells_the_ratios(hpctri
     ended = hpctrip("plot", "cluster_equal_energy", table, "--out", tmp_path / "picture.png")
     assert ended.code == 0 and (tmp_path / "picture.png").stat().st_size > 1000, ended.err
     assert ended.out.count("fifo") == 2 and "2.00" in ended.out.splitlines()[1]
+    words = "Arrivals of jobs (times those of the trace)", "idle nodes switched off"
+    hpctrip("plot", "cluster_equal_energy", table, "--out", tmp_path / "words.svg")
+    assert all(text in (tmp_path / "words.svg").read_text() for text in words)
     table.write_text("load,account\n1,off\n")
     hpctrip("plot", "cluster_equal_energy", table).check_refused(["no column"])

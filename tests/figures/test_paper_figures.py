@@ -12,7 +12,7 @@ from matplotlib.text import Text
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate
-from hpctrip.figures import over_time, policies, sites, summary
+from hpctrip.figures import FIGURES, over_time, policies, sites, summary
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.traces import power_over_time, power_utilisation
 
@@ -278,14 +278,60 @@ def test_policies_draws_what_did_not_reach_the_target_longer_than_all_that_did(m
 
 
 def test_policies_has_a_dot_a_seed_and_a_key_for_every_mark(make_run):
-    paths = [make_run(f"p{seed}", hours=seed + 1.0, seed=seed) for seed in range(3)]
+    paths = [make_run(f"p{seed}", hours=seed + 1.0, seed=seed) for seed in range(4)]
     paths += [make_run(f"r{seed}", "random", accuracy=(0.1, 0.2, 0.3 + seed), seed=seed) for seed in (0, 1)]
     drawing = policies.policies(reading.read_runs(paths))
     dots = [line for line in drawing.picture.axes[0].lines if line.get_marker() in "o>"]
-    assert sorted(float(dot.get_xdata()[0]) for dot in dots) == [3, 3, 3, 6, 9]
+    assert sorted(float(dot.get_xdata()[0]) for dot in dots) == [3, 3, 3, 6, 9, 12]
     marks = {"95 % interval of the mean", "one seed", "one seed, not reached", "mean time spent"}
-    names = {"target not reached by every seed", "powertrip (n = 3)", "random (n = 2)"}
+    names = {"target not reached by every seed", "powertrip (n = 4)", "random (n = 2)"}
     assert marks | names <= set(texts(drawing))
+    assert drawing.picture.get_suptitle().startswith("n = 2 to 4 seeds; ")
+
+
+@pytest.mark.parametrize("name", ["policies", "policies_by", "curves", "paired", "pareto"])
+def test_up_to_three_seeds_are_drawn_as_points_and_more_with_an_interval(make_run, name):
+    paths = {
+        n: [
+            make_run(f"{n}{p}{s}", p, hours=1.0 + s, seed=s)
+            for p in ("powertrip", "random")
+            for s in range(n)
+        ]
+        for n in (3, 4)
+    }
+    intervals = []
+    for n, same in paths.items():
+        drawing = FIGURES[name](reading.read_runs(same))
+        (axes,) = drawing.picture.axes
+        written = " ".join([*texts(drawing), drawing.picture.get_suptitle()]).replace("\n", " ")
+        assert f"n = {n}" in written and ("95 % interval" in written) == (n == 4)
+        intervals.append(len(axes.collections))  # whiskers, bands
+    assert intervals[0] == 0 < intervals[1]
+
+
+def test_those_that_never_arrived_stand_last_by_their_accuracy_and_not_by_the_time_they_gave_up(make_run):
+    hours = {"all": (9.0, 0.5), "static": (0.1, 0.1), "random": (5.0, 0.3), "powertrip": (1.0, 0.5)}
+    runs = [make_run(p, p, hours=h, accuracy=(0.05, 0.1, best)) for p, (h, best) in hours.items()]
+    order = ["powertrip", "all", "random", "static k = 10"]
+    assert policies.policies(reading.read_runs(runs)).table["policy"].tolist() == [
+        label.split()[0] for label in order
+    ]
+    rows = policies.paired(reading.read_runs(runs)).lines[1:]
+    assert [row.split()[0] for row in rows] == ["all", "random", "static"]
+
+
+def test_the_first_dozen_kinds_of_points_have_a_colour_each_and_no_two_look_alike():
+    looks = [style.point(i) for i in range(40)]
+    assert len({look["color"] for look in looks[:12]}) == 12
+    assert len({tuple(look.values()) for look in looks}) == 40
+
+
+@pytest.mark.parametrize(
+    ("key", "title"),
+    [("network.update_bytes", "Update size"), ("workload.kind", "Workload"), ("policy.k", "k")],
+)
+def test_an_axis_is_called_in_words(key, title):
+    assert policies.axis_title(key) == title
 
 
 def test_cohort_size_gives_many_configurations_a_panel_each_and_tells_few_apart_without_colours(make_run):

@@ -42,7 +42,10 @@ def test_what_did_not_arrive_is_not_on_the_front(runs):
     assert table["kwh_on_front"].to_dict() == on_front
     assert [line.split()[0] for line in drawing.lines] == ["configuration", *on_front]
     assert drawing.lines[-1].split()[1:4] == [">", "3", "0/1"]
-    assert len(drawing.picture.axes) == 1
+    (axes,) = drawing.picture.axes
+    assert any(name.startswith("front") for name in axes.get_legend_handles_labels()[1])
+    (axes,) = plot(runs[-2:]).picture.axes  # one of them arrived, and is no line
+    assert not any(name.startswith("front") for name in axes.get_legend_handles_labels()[1])
     assert drawing.image("svg")
 
 

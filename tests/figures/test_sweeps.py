@@ -164,7 +164,8 @@ def test_a_seed_that_missed_the_target_is_no_dot_and_the_key_says_so(make_run):
     names = {text.get_text() for text in legend.get_texts()}
     assert names == {"powertrip", "random", "one seed", "one seed, not reached"}
     heading = picture.get_suptitle().replace("\n", " ")
-    assert heading.endswith("n = 2 seeds a point, means with 95 % intervals; open: at least")
+    assert heading.endswith("n = 2 seeds a point; open: at least")
+    assert picture.axes[0].get_xlabel() == "Update size"
 
 
 def test_a_policy_that_arrives_with_more_of_its_seeds_stands_before_a_faster_one(make_run, drawn):

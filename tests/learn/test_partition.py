@@ -1,3 +1,4 @@
+import tracemalloc
 from typing import get_args
 
 import numpy as np
@@ -57,6 +58,17 @@ def test_the_seed_alone_decides(partition):
     one, same, other = (partition.split(labels, groups, 12, seed) for seed in (5, 5, 6))
     assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_site_costs_a_rank_a_number_besides_its_samples():
+    """An array a site would take ten times as much."""
+    num_sites = 50_000
+    tracemalloc.start()
+    sites = PARTITIONS["iid"]().split(np.zeros(2 * num_sites), None, num_sites, seed=0)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(sites) == num_sites and {len(site) for site in sites} == {2}
+    assert held < 8 * (2 + 2) * num_sites
 
 
 @pytest.mark.parametrize("partition", [Iid(), Dirichlet(), Dirichlet(alpha=0.001)], ids=repr)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 
+from hpctrip.cluster.results import ATTRIBUTES as CLUSTER_ATTRIBUTES
 from hpctrip.record import environment as module
 from hpctrip.record import schema
 from hpctrip.record.environment import environment
@@ -19,6 +20,18 @@ def test_every_fact_is_an_attribute_of_the_results_file():
     assert facts["numpy_version"] == np.__version__
     assert facts["mpi_library"] == "MPICH 4.3"
     assert sys.orig_argv[-1] in facts["command"]
+
+
+def test_in_a_job_of_slurm_its_cluster_job_step_and_nodes_are_recorded(monkeypatch):
+    for variable in module.SLURM.values():
+        monkeypatch.delenv(variable, raising=False)
+    assert {environment()[name] for name in module.SLURM} == {""}
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "alps")
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "nid[001-002]")
+    assert [environment()[name] for name in module.SLURM] == ["alps", "4711", "0", "nid[001-002]"]
+    assert module.SLURM.keys() <= CLUSTER_ATTRIBUTES.keys()
 
 
 def _git(folder, *command):

@@ -17,6 +17,13 @@ from hpctrip.record.open_checked import DamagedError, open_checked
 from hpctrip.record.reader import open_run
 
 
+@pytest.fixture(autouse=True, params=["in memory", "on disk"])
+def where(request, monkeypatch):
+    """A large file stays on the disk."""
+    if request.param == "on disk":
+        monkeypatch.setattr("hpctrip.record.open_checked.MOST_IN_MEMORY", 0)
+
+
 def virtual(group, source):
     layout = h5py.VirtualLayout((5,), "f8")
     layout[:] = h5py.VirtualSource(source, "sites/distance_m", shape=(5,))

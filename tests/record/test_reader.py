@@ -35,6 +35,16 @@ def test_a_run_is_tidy_frames_with_units(run_file):
     assert run.time_to_accuracy_s == 52.0
 
 
+def test_columns_are_read_without_an_object_of_h5py_each(run_file, monkeypatch):
+    looked_up = []
+    get = h5py.Group.__getitem__
+    monkeypatch.setattr(
+        h5py.Group, "__getitem__", lambda group, name: looked_up.append(name) or get(group, name)
+    )
+    open_run(run_file)
+    assert not {"round", "clock_s", "site", "k"} & set(looked_up)
+
+
 def test_files_folders_and_patterns_name_runs_once_each(run_file, tmp_path):
     deeper = tmp_path / "seed2" / "other.h5"
     deeper.parent.mkdir()

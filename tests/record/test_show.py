@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import os
 
+import h5py
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from hpctrip.base.errors import InputError
+from hpctrip.record import export as exported
+from hpctrip.record import reader
+from hpctrip.record.export import export
+from hpctrip.record.merge import csv_bytes
+from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import open_run
-from hpctrip.record.show import export, show, summary
+from hpctrip.record.results_file import open_results
+from hpctrip.record.show import facts, show, summary
 from hpctrip.sim.rounds import History
 
 
@@ -55,7 +65,7 @@ def test_it_fits_one_screen_and_takes_no_text_for_markup(written):
 
 def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
     run = open_run(run_file)
-    paths = export(run, tmp_path / "csv")
+    paths = export(run_file, tmp_path / "csv")
     assert sorted(os.listdir(tmp_path / "csv")) == sorted(path.name for path in paths)
     for name, frame in run.tables.items():
         written = read_back(tmp_path / "csv" / f"{name}.csv", frame)
@@ -63,7 +73,8 @@ def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
 
 
 def test_exported_attributes_are_strict_json(written, tmp_path):
-    export(written(History(), input_json='{"seed": 3}', target_accuracy=float("nan")), tmp_path / "csv")
+    empty = written(History(), input_json='{"seed": 3}', target_accuracy=float("nan"))
+    export(empty.path, tmp_path / "csv")
 
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
@@ -74,7 +85,42 @@ def test_exported_attributes_are_strict_json(written, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_reported(run_file):
     with pytest.raises(InputError, match="cannot be written"):
-        export(open_run(run_file), run_file)
+        export(run_file, run_file)
+
+
+def test_tables_are_exported_some_rows_at_a_time(run_file, tmp_path, monkeypatch):
+    together, as_lines = set(), exported._lines
+    monkeypatch.setattr(exported, "ROWS", 2)
+    monkeypatch.setattr(
+        exported, "_lines", lambda columns: together.add(len(columns[0])) or as_lines(columns)
+    )
+    export(run_file, tmp_path / "csv")
+    assert together == {1, 2}
+    for name, frame in open_run(run_file).tables.items():
+        assert (tmp_path / "csv" / f"{name}.csv").read_bytes() == csv_bytes(frame)
+
+
+@given(st.lists(st.floats() | st.floats(1e-6, 1e-3) | st.floats(1e14, 1e18), min_size=1))
+def test_numbers_are_exported_as_python_writes_them(values):
+    assert exported._cells(np.array(values)) == ["" if np.isnan(x) else repr(x) for x in values]
+
+
+def test_nothing_is_exported_from_a_damaged_table(run_file, tmp_path):
+    with h5py.File(run_file, "r+") as file:
+        file["rounds_sites/site"][0] = 4
+    with pytest.raises(DamagedError, match="/rounds_sites does not match its checksum"):
+        export(run_file, tmp_path / "csv")
+    assert not (tmp_path / "csv").exists()
+
+
+def test_show_reads_no_rows_of_cohorts(run_file, hpctrip, monkeypatch):
+    read, read_frame = [], reader.read_frame
+    monkeypatch.setattr(
+        reader, "read_frame", lambda group, *others: read.append(group.name) or read_frame(group, *others)
+    )
+    assert "3, 0.026 h simulated" in hpctrip("show", run_file).out
+    assert sorted(read) == ["/rounds", "/sites"]
+    assert str(facts(open_results(run_file, whole=False))) == str(facts(open_run(run_file)))
 
 
 def test_texts_of_a_file_are_escaped_and_cut_to_a_screen(written):

@@ -158,7 +158,7 @@ def parsed(tmp_path):
         (path,) = tmp_path.rglob("*.prom")
         values = {}
         for family in text_string_to_metric_families(path.read_text()):
-            assert family.documentation and family.name.startswith("hpctrip_")
+            assert family.documentation and family.name.startswith(("hpctrip_", "hw_"))
             for sample in family.samples:
                 assert f"{sample.labels['run']}.prom" == path.name
                 owner = sample.labels.get("rank", sample.labels.get("host", ""))
@@ -204,6 +204,18 @@ def test_prometheus_has_the_seconds_of_ranks_and_the_joules_of_machines(parsed, 
     assert (
         seconds["1", "train"] == 11 and joules["there", "evaluate"] == 130 and joules["here", "record"] == 200
     )
+    # the same under OpenTelemetry's names: 100 + 110 + 120 + 130 J in 10 + 11 + 12 + 13 s
+    assert values["hw_energy_joules_total", "there", ""] == 460
+    assert values["hw_power_watts", "there", ""] == pytest.approx(10)
+
+
+def test_power_is_that_of_the_last_round(facts):
+    metrics = Metrics(facts(hosts=("here",)))
+    metrics.measured(*totals_of(1, readers=(0,)))
+    metrics.measured(*(2 * total for total in totals_of(1, readers=(0,))))
+    metrics.measured(metrics.wall_s + 1, metrics.wall_j + 5)
+    (power,) = (family for family in metrics.collect() if family.name == "hw_power_watts")
+    assert [sample.value for sample in power.samples] == [5]
 
 
 def test_prometheus_counts_all_rounds_of_a_resumed_run_and_its_ranks_anew(parsed, facts, rows):

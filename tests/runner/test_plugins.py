@@ -276,7 +276,7 @@ def test_an_installed_package_adds_its_components_and_is_recorded(hpctrip, train
     install("nearest_sites", "1.2", MINE.replace('"mine"', '"installed"'))
     run = trained("policy.kind=installed")
     assert run.meta["packages"] == ["nearest_sites 1.2"] and np.ptp(run.cohorts["site"]) >= 0
-    assert "## `installed`\n\nThe first sites.\n" in hpctrip("policies").out
+    assert "## `installed`\n\nThe first sites.\n" in hpctrip("keys", "policy").out
 
 
 def test_a_package_that_cannot_be_imported_is_one_clear_line(hpctrip, tiny, install):

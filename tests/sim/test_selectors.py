@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from worlds import played
+from worlds import world as build_world
 
 from hpctrip.base.rng import stream
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.base import Decision
-from hpctrip.sim.rounds import History, LastSeen
+from hpctrip.sim.rounds import History, LastSeen, RoundRow
 from hpctrip.sim.step import State
 
 RNG = np.random.default_rng
@@ -46,6 +48,28 @@ def test_experience_is_that_of_the_last_time_that_a_site_trained(past_rounds):
     assert last_seen.age.tolist() == [2, 1, 3, 0, 3]
     assert np.array_equal(last_seen.loss, [9, 5, np.nan, 2, np.nan], equal_nan=True)
     assert last_seen.seen.tolist() == [True, True, False, True, False]
+
+
+@pytest.mark.parametrize("kind", ["oort", "fedzero", "power-of-choice", "goodput"])
+def test_a_decision_reads_the_newest_round_alone_and_is_that_of_the_whole_history(
+    simulation, monkeypatch, kind
+):
+    world = build_world(40, accounts=Accounts(site_max_energy="1 GWh"))
+    run = simulation(world, policy=POLICIES[kind](**{} if kind == "goodput" else {"k": 3}))
+    state = played(run, 100)
+    read = set()
+
+    def counted(row, name):
+        value = object.__getattribute__(row, name)
+        if name == "cohort":
+            read.add(row.round)
+        return value
+
+    monkeypatch.setattr(RoundRow, "__getattribute__", counted)
+    cohort = run.begin(state).cohort
+    assert read <= {100}
+    assert (run.begin(replace(state, history=History(state.history.rows))).cohort == cohort).all()
+    assert len(read) == 100
 
 
 # goodput

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worlds import faults
+from worlds import Steps, faults
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.series import next_step_s
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing, elapsed_s
-from hpctrip.sim.world import round_times
+from hpctrip.sim.world import bill, round_times
 
 ALL = np.arange(3)
 WORK_S = np.array([10.0, 20.0, 30.0])
@@ -128,16 +129,43 @@ def test_random_outages_are_those_of_their_streams_at_times_in_any_order(times, 
     outages, listed = RandomOutages(3, 60.0 * mtbf_min, 30.0, seed=5), outages_of_streams(60.0 * mtbf_min)
     for t in times:
         assert (outages.at(t) == listed.at(t)).all()
-        for among in (ALL, ALL[1:], ALL[:1]):
-            assert outages.next_change_s(t, among) == listed.next_change_s(t, among)
+        assert outages.next_change_s(t) == listed.next_change_s(t)
+        for sites in (ALL, ALL[:0:-1], ALL[:1]):
+            here, there = (each.among(sites, t + 50) for each in (outages, listed))
+            for later_s in (t, t + 25, t + 50):
+                assert (here.at(later_s) == listed.at(later_s)[sites]).all()
+                assert here.next_change_s(later_s) == there.next_change_s(later_s)
 
 
 def test_outages_are_not_kept_without_end(monkeypatch):
+    """However many one site happens to have, and whatever the seed: their mean counts, here 200 a site."""
     monkeypatch.setattr("hpctrip.sim.faults.MOST_OUTAGES", 20_000)
-    outages = RandomOutages(100, mtbf_s=60.0, mttr_s=1.0, seed=0)
-    outages.at(1000.0)
-    with pytest.raises(InputError, match="more than 20,000 outages of 100 sites by"):
-        outages.at(1e12)
+    for seed in range(20):
+        outages = RandomOutages(100, mtbf_s=60.0, mttr_s=1.0, seed=seed)
+        outages.at(199 * 61.0)
+        with pytest.raises(InputError, match="more than 20,000 outages of 100 sites by"):
+            outages.at(201 * 61.0)
+
+
+def test_a_change_of_one_site_of_the_cohort_costs_the_cohort_and_not_all_sites():
+    many, cohort, asked = 10_000, np.array([5, 3, 9]), []
+
+    class Counted(THROUGHPUT_MODELS["linear"]):
+        def fraction(self, power_fraction):
+            asked.append(len(power_fraction))
+            return super().fraction(power_fraction)
+
+    power = Steps(fractions=[[0.5, 0.7]] * many, step_s=5000.0)
+    flaky = Faults(deadline_s=1e4, mtbf_s=60.0, mttr_s=60.0)
+    world = build_world(many, timing=Timing(), power=power, throughput=Counted(), faults=flaky)
+    supplied, draw_at = [], world.supply.at
+    world.supply.at = lambda clock_s: supplied.append(clock_s) or draw_at(clock_s)
+    asked.clear()
+    times = round_times(world, 1, 0.0, cohort, np.full(many, 2000.0))
+    bill(world, 0.0, cohort, **times)
+    assert (times["status"] == Status.ARRIVED).all()
+    assert len(asked) > 50 and set(asked) == {len(cohort)}
+    assert len(supplied) <= 4  # once a step in the clock and in the bill
 
 
 def test_a_round_in_which_power_changes_without_end_is_refused(monkeypatch):
@@ -153,7 +181,7 @@ def test_a_round_in_which_power_changes_without_end_is_refused(monkeypatch):
 def test_between_two_changes_nothing_changes(listed, at):
     site, start, length = np.array(listed, dtype=np.int64).reshape(-1, 3).T
     outages = ListedOutages(3, site, start.astype(float), (start + length).astype(float))
-    until = min(outages.next_change_s(at, ALL), 200.0)
+    until = min(outages.next_change_s(at), 200.0)
     assert until > at
     for t in np.linspace(at, until, 7, endpoint=False):
         assert (outages.at(t) == outages.at(at)).all()

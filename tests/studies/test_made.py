@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
+import os
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.config.inputs import deep, resolved
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
+from hpctrip.runner.experiment import resolve
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies import grid, run_store
 from hpctrip.studies.run_store import RunStore, differences
@@ -70,6 +74,74 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
 
 
+def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs_nothing_else(
+    made, study, tmp_path, hpctrip
+):
+    folder = tmp_path / "new" / "artifact"
+    done = study(made.folder, "--artifact", folder)
+    assert done.code == 0 and done.out == f"artifact: {folder}, 4 of 4 runs\n", done.err
+    subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    crate = json.loads((folder / "ro-crate-metadata.json").read_text())
+    entities = {entity["@id"]: entity for entity in crate["@graph"]}
+    assert files - {"SHA256SUMS", "ro-crate-metadata.json"} == {
+        name for name, entity in entities.items() if entity["@type"] == "File"
+    }
+    actions = [entity for entity in crate["@graph"] if entity["@type"] == "CreateAction"]
+    assert [action["name"] for action in actions] == NAMES
+    for action in actions:
+        used = [*action["object"], *action["result"], action["instrument"]]
+        assert all(part["@id"] in entities for part in used) and action["endTime"]
+    commands = pd.read_csv(folder / "tables/commands.csv")
+    assert commands["command"].notna().all() and commands["wall_h"].gt(0).all()
+    assert hpctrip("verify", folder / "runs").code == 0
+    again = ("--out", tmp_path / "again.h5", "-o", "stop.max_rounds=1")
+    assert hpctrip("run", next((folder / "inputs").glob("*.toml")), *again).code == 0
+    study(made.folder, "--artifact", folder).check_refused(["exists already; name a new folder"])
+    study(made.folder, "-o", "policy.k=4", "--artifact", tmp_path / "a").check_refused(["no finished run"])
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["artifact"]
+
+
+def test_a_figure_of_a_study_has_its_runs_and_labels_only_and_is_drawn_in_every_format(made, study, hpctrip):
+    done = study(made.folder, "--figure", "sweep target=0.02 format=pdf,svg", "--figure", "curves")
+    assert done.code == 0, done.err
+    figures = made.folder / "out" / "two" / "figures"
+    names = {"sweep-target-0.02.pdf", "sweep-target-0.02.svg", "sweep-target-0.02.csv", "curves.png"}
+    assert names <= {path.name for path in figures.iterdir()}
+    refused = hpctrip("plot", "curves", made.folder / "out" / "two")
+    refused.check_refused(["studies (two)", "hpctrip study", "--figure"])
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("sweep target", ["--figure sweep target", "key=value"]),
+        ("sweep format=gif", ["--figure sweep format=gif", "png"]),
+        ("swep", ["no figure is called 'swep'"]),
+        ("network site=3", ["network has no option 'site'"]),
+    ],
+)
+def test_a_wrong_figure_is_one_line(made, study, text, fragments):
+    study(made.folder, "--figure", text).check_refused(fragments)
+
+
+def test_the_folder_of_several_studies_is_no_comparison(copied, hpctrip, study):
+    text = (copied / "study.toml").read_text().replace('"two"', '"other"')
+    (copied / "study.toml").write_text(text.replace("[4, 5]", "[4]"))
+    assert study(copied).code == 0
+    for folder in (copied / "out", copied / "out" / "runs"):
+        hpctrip("plot", "curves", folder).check_refused(["studies (other, two)", "draw one of them"])
+
+
+def test_the_table_for_latex_stands_alone_on_stdout(made, study):
+    done = study(made.folder, "--format", "latex")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrr}", r"\toprule"]
+    assert lines[-1] == r"\end{tabular}" and r"95 \%" in lines[3] and len(lines) == 9
+    assert lines[5].startswith("policy.k = 2 & $>$ 0.")  # a bound
+
+
 def test_a_fault_in_a_figure_is_no_figure_that_cannot_be_drawn(copied, study, monkeypatch):
     def lacks_a_key(runs, **options):
         return {}["k"]
@@ -117,6 +189,36 @@ def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, 
     assert len(open_run(copied / "out/runs" / new).rounds) == 1
     (copied / "base.toml").write_text(base)  # as it was: what was made then is there
     assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+
+
+def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written(copied, study, monkeypatch):
+    opened = []
+    monkeypatch.setattr(run_store, "open_run", lambda file: opened.append(file) or open_run(file))
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"} and opened == []
+    changed = sorted((copied / "out/runs").glob("*.h5"))[0]
+    os.utime(changed)
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"} and opened == [changed]
+
+
+def test_the_seeds_of_a_combination_share_its_validation_and_a_task_reads_its_own(copied, monkeypatch):
+    validated = []
+    monkeypatch.setattr(grid, "resolve", lambda *tables: validated.append(tables) or resolve(*tables))
+    many = str(copied / "study.toml"), copied / "out", ["seed=0..49"]
+    (study,) = read_studies(*many)
+    assert len(study.entries) == 100 and len(validated) == 2
+    alone = [
+        read_studies(str(copied / "study.toml"), copied / "out", [f"seed={seed}"])[0] for seed in (0, 49)
+    ]
+    identities = [entry.identity for one in alone for entry in one.entries]
+    assert identities == [study.entries[number].identity for number in (0, 50, 49, 99)]
+    validated.clear()
+    (task,) = read_studies(*many, name=study.entries[60].name)
+    assert task.entries == [study.entries[60]] and len(validated) == 1
+
+
+def test_a_study_without_a_target_has_a_ledger(copied):
+    read_studies(str(copied / "study.toml"), copied / "out", ["stop.target_accuracy=none"])[0].write_ledger()
+    assert set(ledger_of(copied)["target_accuracy"]) == {""}
 
 
 def test_another_clock_takes_what_was_trained(copied, study):
@@ -196,7 +298,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
     assert imported.code == 0, imported.err
     assert "4 finished runs taken up" in imported.out and "to make" not in imported.out
-    left_out = ["file", "wall_s"]
+    left_out = ["file", "file_state", "wall_s"]
     pd.testing.assert_frame_equal(
         ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
     )

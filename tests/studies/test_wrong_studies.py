@@ -190,7 +190,7 @@ def test_variants_that_go_with_few_of_many_are_no_large_grid(wrong):
     first = ", ".join(f'{{label = "{label}"}}' for label in labels)
     second = ", ".join(f'{{label = "x{i}", among = ["{label}"]}}' for i, label in enumerate(labels))
     text = f'[[axis]]\nname = "a"\nvariants = [{first}]\n[[axis]]\nname = "b"\nvariants = [{second}]\n'
-    ended = wrong(HEAD + "seeds = [1]\n" + text, "--list")
+    ended = wrong(HEAD + "seeds = [1]\n" + text)
     ended.check_refused(["of 0, x0, seed 1 and 299 more: policy.k = 70: there are only 6 sites"])
 
 

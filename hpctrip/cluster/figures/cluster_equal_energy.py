@@ -7,8 +7,6 @@ that of PowerFlow, which needs no more energy, against the load. Above the line 
 
 from __future__ import annotations
 
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
 from hpctrip.base.frames import pd
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
@@ -17,11 +15,15 @@ from hpctrip.figures.common.reading import csv_table
 
 NUMBERS = ("load", "jct_s", "kwh", "powerflow_jct_s", "powerflow_kwh", "ratio")
 TEXTS = ("account", "baseline")
+WORDS = {"off": "idle nodes switched off", "always-on": "nodes always on", "hosts": "energy of hosts counts"}
+"""{part of the name of an account: the same in words}."""
 
 
 @figure(csv_table(texts=TEXTS, numbers=NUMBERS))
 def plot(table: pd.DataFrame) -> Drawing:
     """Draw one panel for each account. `table`: the rows of the benchmark."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
     table = table.sort_values("load", kind="stable")
     picture = style.figure(3.4, style.PAGE_INCHES)
@@ -32,16 +34,16 @@ def plot(table: pd.DataFrame) -> Drawing:
         axes.axhline(1.0, zorder=0, **line)
         for i, baseline in enumerate(baselines):
             rows = of_account[of_account["baseline"] == baseline]
-            look = style.line(i % style.MOST_LINES) | {"marker": style.MARKS[i % len(style.MARKS)]}
+            look = style.line(i) | style.point(i)
             axes.plot(rows["load"], rows["ratio"], markersize=4, label=baseline, **look)
-        axes.set(xlabel="Load", yscale="log")
+        axes.set(xlabel="Arrivals of jobs (times those of the trace)", yscale="log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_title(account, fontsize="small")
+        axes.set_title(", ".join(WORDS.get(part, part) for part in account.split("+")))
         style.grid(axes, "both")
     panels[0].set_ylabel("Average completion time\nover PowerFlow's")
-    title = "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
+    title = "Simulated, one run a mark, at the same energy as PowerFlow"
     style.finish(picture, title)
     cells = []
     for row in table.itertuples(index=False):

@@ -38,14 +38,14 @@ def plot(runs: Sequence[ClusterRun]) -> Drawing:
     front = table[table["on_front"]].sort_values("energy_kwh")
     axes.plot(front["energy_kwh"], front["mean_jct_h"], color=style.FAINT, linewidth=3, zorder=0)
     for i, (name, rows) in enumerate(table.groupby("name", sort=True)):  # the table is sorted by energy
-        look = style.line(i) | {"marker": style.MARKS[i % len(style.MARKS)], "markersize": 4}
+        look = style.line(i) | style.point(i) | {"markersize": 4}
         axes.plot(rows["energy_kwh"], rows["mean_jct_h"], label=name, **look)
     axes.set(xlabel="Energy of the cluster (kWh)", ylabel="Average job\ncompletion time (h)")
     axes.set_xlim(0, 1.05 * table["energy_kwh"].max())
     axes.set_ylim(0, 1.05 * table["mean_jct_h"].max())
     style.grid(axes, "both")
     made_up = ", synthetic jobs" if any(run.meta["synthetic_jobs"] for run in runs) else ""
-    style.finish(picture, f"Simulated{made_up}; faint: no other run is better in both")
+    style.finish(picture, f"Simulated{made_up}; one run a mark; faint: no other run is better in both")
     cells = [
         (row.name, f"{row.mean_jct_h:.3f}", f"{row.energy_kwh:.1f}", "yes" if row.on_front else "no")
         for row in table.itertuples(index=False)

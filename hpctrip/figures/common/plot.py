@@ -11,13 +11,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import matplotlib
-from matplotlib.figure import Figure
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -34,6 +30,9 @@ from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import Source
 from hpctrip.figures.common.style import LOOK
 from hpctrip.record.merge import csv_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
@@ -57,6 +56,8 @@ class Drawing:
 
     def image(self, form: str = "png") -> bytes:
         """The picture as a file of this form: png, pdf or svg."""
+        import matplotlib
+
         made_by = f"hpctrip figure {self.figure}, numbers blake2b:{digest(csv_bytes(self.table))}"
         data = io.BytesIO()
         metadata = {_METADATA_KEY[form]: made_by} if form in _METADATA_KEY else None
@@ -68,10 +69,11 @@ class Drawing:
 
     _repr_png_ = image  # notebooks show it
 
-    def save(self, path: Path, overwrite: bool = False) -> list[str]:
+    def save(self, path: str | Path, overwrite: bool = False) -> list[str]:
         """Write the picture and, beside it, its numbers; returns what is to be printed. An earlier picture of this
         figure is replaced, and so are its numbers. Anything else raises InputError, unless it is to `overwrite`."""
-        numbers, table = path.with_suffix(".csv"), csv_bytes(self.table)
+        path, table = Path(path), csv_bytes(self.table)
+        numbers = path.with_suffix(".csv")
         if not overwrite:
             self._refuse_others(path, numbers, table)
         for file in (path, numbers):
@@ -97,6 +99,9 @@ class Drawing:
 def _with_palette(png: io.BytesIO, made_by: str) -> bytes:
     """The same PNG with a palette of 256 colours, which takes a third of the bytes and looks the same, and with a text
     chunk."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
     data, texts = io.BytesIO(), PngInfo()
     texts.add_text("Source", made_by)
     with Image.open(png) as image:
@@ -122,6 +127,8 @@ class Plot:
 
     def __call__(self, subject: Any, **options: Any) -> Drawing:
         """Draw it, with lines that a terminal can print. Raises InputError where it cannot be drawn of that."""
+        import matplotlib
+
         with matplotlib.rc_context(LOOK):
             drawing = self.draw(subject, **options)
         lines = [printable(line, 1000) for line in drawing.lines]

@@ -21,7 +21,15 @@ from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_trac
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
-    """The runs that files, folders and patterns name, each with at least one round and all columns."""
+    """The runs that files, folders and patterns name, each with at least one round and all columns. Raises InputError
+    for the folder of several studies, whose runs are not one comparison, and of one, which has no results files."""
+    for pattern in patterns:
+        folder = Path(pattern)
+        ledgers = sorted((folder.parent if folder.name == "runs" else folder).rglob("ledger.csv"))
+        if len(ledgers) > 1 or (ledgers and ledgers[0].parent == folder):
+            names = ", ".join(ledger.parent.name for ledger in ledgers[:5])
+            problem = f"holds the runs of studies ({names})"
+            raise InputError(pattern, problem, "draw one of them: hpctrip study FILE|NAME --figure FIGURE")
     runs = open_runs(patterns)
     for run in runs:
         if faults := run.schema_faults():

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from hpctrip.base.stats import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMN_INCHES = 3.35
 """Width of one column of a two-column paper."""
@@ -23,15 +23,33 @@ PAGE_INCHES = 7.2
 
 LETTER_INCHES = 0.055
 """Width of a letter of 7 points."""
+FEW = 3
+"""The interval of so few seeds, or fewer, is wider than they are apart: the picture shows them instead."""
+MEAN = -0.2
+"""Place of a mean in a row or column of height 1 around 0, beside its single seeds."""
 FEW_LINES = 6
 """For longer legends a figure grows, so that they take nothing from the data."""
 
 # Okabe and Ito's palette, which is distinct with every common colour blindness. Grey comes with lines or hatches.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PINK, GREY = "#56B4E9", "#CC79A7", "#8A8A8A"
-CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
+CYCLE = (
+    BLUE,
+    VERMILLION,
+    GREEN,
+    ORANGE,
+    PINK,
+    SKY,
+    "#000000",
+    "#332288",
+    "#999933",
+    "#882255",
+    "#44AA99",
+    "#DDCC77",
+)
+"""Colours of lines and points; those after the seventh are of Paul Tol's palette `muted`."""
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
-MOST_LINES = len(CYCLE)
+MOST_LINES = len(LINES)
 """Largest number of distinct lines."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 """Marks of points, distinct without colours."""
@@ -55,7 +73,7 @@ LOOK = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "axes.prop_cycle": f"cycler(color={CYCLE})",
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "xtick.major.width": 0.6,
@@ -75,12 +93,20 @@ LOOK = {
 
 def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
     """An empty figure of a column's width whose parts never overlap."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width_inches, height_inches), layout="constrained")
 
 
 def line(i: int) -> dict[str, Any]:
     """The look of the i-th line: its colour, and dashes that distinguish it without colours."""
     return {"color": CYCLE[i % len(CYCLE)], "linestyle": LINES[i % len(LINES)]}
+
+
+def point(i: int) -> dict[str, Any]:
+    """The look of the i-th kind of point: no colour and no mark comes again among as many as there are of them."""
+    turn = i // len(CYCLE)
+    return {"color": CYCLE[i % len(CYCLE)], "marker": MARKS[(i + turn) % len(MARKS)]}
 
 
 def sizes_to_draw(sizes: Sequence[int]) -> list[int]:
@@ -102,19 +128,29 @@ def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
     return look | missed | {"label": "one seed, not reached"}
 
 
+def has_whiskers(n: int) -> bool:
+    """Whether the interval of a mean of n is drawn: at most FEW are drawn as the points that they are."""
+    return n > FEW
+
+
+def beside_mean(n: int) -> np.ndarray:
+    """[n] places of single seeds in a row or column of height 1 around 0, apart from MEAN, the place of their mean."""
+    return np.linspace(0.0, 0.28, n) if n > 1 else np.full(n, 0.1)
+
+
 def band(axes: Axes, x: Any, low: Any, high: Any, look: dict[str, Any]) -> None:
     """The interval around a line of this look."""
     axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def mean_bar(axes: Axes, y: float, mean: Estimate) -> None:
-    """A mean with its interval, where they are finite, in a row of dots."""
+    """A mean with its interval, where they are finite, above the dots of a row."""
     if np.isfinite(mean.value):
-        axes.plot([mean.value] * 2, [y - 0.28, y + 0.28], color=BLUE, linewidth=2)
-    if np.isfinite(mean.low):
+        axes.plot([mean.value] * 2, [y + MEAN - 0.13, y + MEAN + 0.13], color=BLUE, linewidth=2, label="mean")
+    if np.isfinite(mean.low) and has_whiskers(mean.n):
         ends = [[mean.value - mean.low], [mean.high - mean.value]]
         look = {"fmt": "none", "color": BLUE, "capsize": 3, "elinewidth": 1.2}
-        axes.errorbar(mean.value, y, xerr=ends, label="mean, 95 % interval", **look)
+        axes.errorbar(mean.value, y + MEAN, xerr=ends, label="its 95 % interval", **look)
 
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
@@ -133,10 +169,10 @@ def counted_name(name: str, n: int, letters: int) -> str:
     return "\n".join([*lines[:-1], f"{lines[-1]} {count}".strip()])
 
 
-def seeds(numbers: Sequence[int]) -> str:
+def counts(numbers: Sequence[int], noun: str = "seed") -> str:
     """n = 3 seeds, or n = 2 to 3 seeds."""
     least, most = min(numbers), max(numbers)
-    return f"n = {least if least == most else f'{least} to {most}'} {'seed' if most == 1 else 'seeds'}"
+    return f"n = {least if least == most else f'{least} to {most}'} {noun}{'' if most == 1 else 's'}"
 
 
 def finish(figure: Figure, heading: str, ncols: int = 0) -> None:
@@ -169,6 +205,8 @@ def grid(axes: Axes, axis: str) -> None:
 
 def whole_numbers(axes: Axes, axis: str) -> None:
     """Ticks at whole numbers only, of what is counted."""
+    from matplotlib.ticker import MaxNLocator
+
     getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
 
 

@@ -17,9 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numpy as np
-import pooch
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import digest, named_path, replace_file
@@ -36,6 +34,8 @@ def cache_dir() -> Path:
     neither, as in a container with a user id of its own, or where HPCTRIP_CACHE names no folder."""
     if named := os.environ.get("HPCTRIP_CACHE"):
         return named_path(named, "HPCTRIP_CACHE")
+    import pooch  # heavy
+
     with suppress(RuntimeError):
         if (folder := Path(pooch.os_cache("hpctrip"))).is_absolute():
             return folder
@@ -57,6 +57,8 @@ def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, 
     folder = cache_dir() / name / hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
     if _is_sound(folder):
         return folder
+    import filelock  # heavy: it imports asyncio
+
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{folder}.lock"):

@@ -9,8 +9,6 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import GB
 
@@ -92,6 +90,8 @@ def fetch(source: Source, destination: str | Path) -> list[Path]:
 
 def _download(source: Source, folder: str) -> Path:
     """The downloaded file in this folder, its checksum verified."""
+    import pooch  # heavy
+
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(progressbar=True, chunk_size=_CHUNK_BYTES, timeout=_TIMEOUT_S)
     by_hand = f"download it elsewhere and {'put it' if source.file_name else f'unpack its {source.wanted} files'} there"

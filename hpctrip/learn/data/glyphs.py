@@ -22,15 +22,17 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
+
+if TYPE_CHECKING:
+    from PIL import ImageFont
 
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """The 62 classes in the order of EMNIST by-class."""
@@ -216,6 +218,8 @@ def _font_files() -> list[Path]:
 @lru_cache(maxsize=1)
 def _distance_fields() -> np.ndarray:
     """[G, F, F] float32: signed distance to the outline in image pixels, positive inside; G = fonts x characters."""
+    from PIL import ImageFont  # heavy
+
     fonts = [ImageFont.truetype(path, 2 * _FIELD_SIZE) for path in _font_files()]
     inside = np.stack([_bitmap(font, character) for font in fonts for character in CHARACTERS])
     # between the centres of two pixels runs the outline
@@ -226,6 +230,8 @@ def _distance_fields() -> np.ndarray:
 
 def _bitmap(font: ImageFont.FreeTypeFont, character: str) -> np.ndarray:
     """[F, F] bool: the character with its bounding box fitted into the middle of the field, aspect kept."""
+    from PIL import Image, ImageDraw
+
     canvas = Image.new("L", (4 * _FIELD_SIZE, 4 * _FIELD_SIZE))
     ImageDraw.Draw(canvas).text((_FIELD_SIZE, _FIELD_SIZE), character, font=font, fill=255)
     glyph = canvas.crop(canvas.getbbox())

@@ -16,8 +16,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
-import soundfile
-from threadpoolctl import threadpool_limits
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
@@ -63,6 +61,7 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     """
     from rich.console import Console  # heavy
     from rich.progress import Progress
+    from threadpoolctl import threadpool_limits
 
     available: set[str] = set()
     lists: dict[str, frozenset[str]] = {}
@@ -263,6 +262,8 @@ def _listed(file: _File) -> frozenset[str]:
 def _features(file: _File) -> np.ndarray:
     """[98, 40] float32. Clips shorter than a second are padded with zeros at their end; what is longer, or shorter than
     one window, is an error: it is not a clip of one word."""
+    import soundfile
+
     try:
         with soundfile.SoundFile(io.BytesIO(file.content)) as sound:
             rate, channels, length = sound.samplerate, sound.channels, sound.frames

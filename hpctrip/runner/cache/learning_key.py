@@ -14,6 +14,7 @@ import hpctrip
 from hpctrip.config.identity import identity
 from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn.params import digest
+from hpctrip.learn.partition import SiteSamples
 from hpctrip.runner.experiment import Input
 from hpctrip.runner.host import Host
 from hpctrip.runner.provenance import WORKLOAD, learned_tables
@@ -48,11 +49,10 @@ def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithm
     )
 
 
-def _digest_of_shards(shards: Iterable[np.ndarray]) -> str:
+def _digest_of_shards(shards: SiteSamples) -> str:
     content = hashlib.blake2b(digest_size=16)
-    for shard in shards:
-        content.update(len(shard).to_bytes(8, "little"))
-        content.update(np.ascontiguousarray(shard, dtype="<i8"))
+    for array in (shards.bounds, shards.samples):
+        content.update(np.ascontiguousarray(array, dtype="<i8"))
     return content.hexdigest()
 
 

@@ -28,7 +28,8 @@ class Prometheus(Callback):
     `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file, FILE.h5.
     The wall time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the
     energy of every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the
-    run, the others from its first round."""
+    run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every machine
+    and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
 
     kind: ClassVar[str] = "prometheus"
     folder: PathName | None = Field(None, min_length=1)
@@ -59,7 +60,7 @@ class Prometheus(Callback):
 
     def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
         """Keep the totals of the ranks; they are written with the round, which follows."""
-        self._metrics.wall_s, self._metrics.wall_j = wall_s, wall_j
+        self._metrics.measured(wall_s, wall_j)
 
     def round(self, row: RoundRow) -> None:
         """Count a round. It is written at most a second later, as rounds may be shorter than that."""
@@ -92,8 +93,24 @@ class Metrics:
         self.is_running = True
         self.wall_s = np.zeros((len(PHASES), len(run.hosts)))
         self.wall_j = np.full(self.wall_s.shape, np.nan)
+        self._power_w: dict[str, float] = {}
         for row in run.rounds:
             self.count(row)
+
+    def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
+        """Replace the totals [phases, ranks]; the power of a machine is that since they were last replaced."""
+        before_j, before_s = self._energy_by_host(), self.wall_s.sum(axis=0)
+        self.wall_s, self.wall_j = wall_s, wall_j
+        for host, joules in self._energy_by_host().items():
+            ranks = [rank for rank, name in enumerate(self._hosts) if name == host]
+            if (seconds := float((wall_s.sum(axis=0) - before_s)[ranks].max())) > 0:
+                self._power_w[host] = (joules - before_j.get(host, 0.0)) / seconds
+
+    def _energy_by_host(self) -> dict[str, float]:
+        energy_j: dict[str, float] = {}
+        for labels, joules in self._energy_joules():
+            energy_j[labels["host"]] = energy_j.get(labels["host"], 0.0) + joules
+        return energy_j
 
     def count(self, row: RoundRow) -> None:
         """Add a round."""
@@ -127,6 +144,12 @@ class Metrics:
         yield self._family("counter", "phase_seconds", "Wall time of a rank.", self._phase_seconds())
         if joules := list(self._energy_joules()):
             yield self._family("counter", "energy_joules", "Measured energy of a machine.", joules)
+            for kind, name, doc, by_host in (
+                ("counter", "energy_joules", "Energy (OpenTelemetry's hw.energy).", self._energy_by_host()),
+                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", self._power_w),
+            ):
+                labels = [({"host": h, "hw_id": h, "hw_type": "host"}, value) for h, value in by_host.items()]
+                yield self._family(kind, name, doc, labels, prefix="hw_")
 
     def _phase_seconds(self) -> Iterator[tuple[dict[str, str], float]]:
         for rank, (host, seconds) in enumerate(zip(self._hosts, self.wall_s.T, strict=True)):
@@ -141,11 +164,18 @@ class Metrics:
                 if not np.isnan(joules).all():
                     yield {"host": host, "phase": phase}, np.nansum(joules)
 
-    def _family(self, kind: str, name: str, doc: str, samples: Iterable[tuple[dict[str, str], float]]) -> Any:
+    def _family(
+        self,
+        kind: str,
+        name: str,
+        doc: str,
+        samples: Iterable[tuple[dict[str, str], float]],
+        prefix: str = "hpctrip_",
+    ) -> Any:
         """A metric with samples of ({label: value}, value), all labelled with the run."""
         from prometheus_client.core import Metric
 
-        family = Metric(f"hpctrip_{name}", doc, kind)
+        family = Metric(f"{prefix}{name}", doc, kind)
         for labels, value in samples:
             sample = f"{family.name}_total" if kind == "counter" else family.name
             family.add_sample(sample, self._label | labels, value)

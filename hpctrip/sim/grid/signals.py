@@ -67,8 +67,9 @@ class GridSignal:
         """Whether there are data."""
         return not np.isnan(self.series[0].value[0])
 
-    def at(self, clock_s: float) -> np.ndarray:
-        """The value per kilowatt-hour at every site, [N]. InputError past the end of data that do not start again."""
+    def at(self, clock_s: float, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """The value per kilowatt-hour at every site, [N], or at these. InputError past the end of data that do not
+        start again."""
         if clock_s >= self.until_s:
             raise InputError(
                 f"{self.table}.at_end",
@@ -76,7 +77,7 @@ class GridSignal:
                 'set at_end = "wrap" to start it again, or give longer data',
             )
         values = np.array([series.at(clock_s + self.offset_s) for series in self.series])
-        return values[self.zone]
+        return values[self.zone[sites]]
 
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the value of a zone changes; inf: never."""

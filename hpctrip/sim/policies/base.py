@@ -68,7 +68,8 @@ class Policy(Component):
     """Base of all policies. A policy has no memory: everything it may use is in the arguments of `select`."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
-        """Choose the cohort of the round after `history`. `rng` is the stream (seed, "policy", round)."""
+        """Choose the cohort of the round after `history`, of which `History.running` keeps what is summed over all
+        rounds. `rng` is the stream (seed, "policy", round)."""
         raise NotImplementedError
 
     def check(self, num_sites: int) -> None:

@@ -5,7 +5,7 @@ Most of them rank sites by the training loss that a site last reported, which th
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,7 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, best_first
-from hpctrip.sim.rounds import History, LastSeen, Status
+from hpctrip.sim.rounds import History, LastSeen, RoundRow, Status
 from hpctrip.sim.timing import prefix_in_time, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
 
@@ -109,7 +109,8 @@ class TiFL(Policy):
         last_change = len(history) // self.interval * self.interval
         if last_change == 0:
             return np.ones(len(tiers))
-        loss = LastSeen.of(History(history.rows[:last_change]), num_sites).loss
+        rows = history.rows[max(0, last_change - LastSeen.MAX_ROUNDS) : last_change]
+        loss = LastSeen.of(History(rows), num_sites).loss
         losses = [loss[members][~np.isnan(loss[members])] for members in tiers]
         mean = np.array([values.mean() if len(values) else np.inf for values in losses])
         chances = np.empty(len(tiers))
@@ -180,10 +181,20 @@ class Oort(Policy):
 
     def _percentile(self, history: History) -> float:
         """Percentile of the preferred time: the pacer compares every W rounds with the W before."""
-        gained = [float(np.nansum(row.cohort.num_samples * row.cohort.train_loss)) for row in history.rows]
-        width = self.pacer_rounds
-        windows = [sum(gained[i : i + width]) for i in range(0, len(gained) - width + 1, width)]
-        raised = sum(later < earlier for earlier, later in pairwise(windows))
+
+        def add(
+            pacer: tuple[tuple[float, ...], float, int], rows: Sequence[RoundRow]
+        ) -> tuple[tuple[float, ...], float, int]:
+            """(gains since the last W rounds ended, gain in these, how often they gained less than the W before)."""
+            gained, before, raised = pacer
+            for row in rows:
+                gained += (float(np.nansum(row.cohort.num_samples * row.cohort.train_loss)),)
+                if len(gained) == self.pacer_rounds:
+                    raised += sum(gained) < before
+                    gained, before = (), sum(gained)
+            return gained, before, raised
+
+        *_, raised = history.running(("oort", self.pacer_rounds), ((), -np.inf, 0), add)
         return min(100.0, self.preferred_percentile + raised * self.pacer_step)
 
 
@@ -245,18 +256,25 @@ class FedZero(Policy):
         """The objective of the integer program, [N]: the samples that a site trains on, weighted by its statistical
         utility, which is their number times the loss that it last reported; a site that never did counts as the
         highest. Oort's utility, which FedZero takes, has the root mean square of the losses in place of their mean."""
-        loss = np.full(len(sites), np.nan)
-        for row in history.rows:
-            reported = (row.cohort.status == Status.ARRIVED) & ~np.isnan(row.cohort.train_loss)
-            loss[row.cohort.site[reported]] = row.cohort.train_loss[reported]
+
+        def add(loss: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
+            loss = loss.copy()
+            for row in rows:
+                reported = (row.cohort.status == Status.ARRIVED) & ~np.isnan(row.cohort.train_loss)
+                loss[row.cohort.site[reported]] = row.cohort.train_loss[reported]
+            return loss
+
+        loss = history.running(("fedzero loss", len(sites)), np.full(len(sites), np.nan), add)
         highest = np.nanmax(loss) if not np.isnan(loss).all() else 1.0
         return sites.work_s**2 * np.where(np.isnan(loss), highest, loss)
 
     def _blocked(self, num_sites: int, history: History, rng: np.random.Generator) -> np.ndarray:
         """Whether a site took part since it was last released, [N] bool. The release is drawn anew every round, so that
         nothing but the history has to be remembered."""
-        count = np.zeros(num_sites)
-        for row in history.rows:
-            count[row.cohort.site] += 1
+
+        def add(count: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
+            return count + np.bincount(np.concatenate([row.cohort.site for row in rows]), minlength=num_sites)
+
+        count = history.running(("fedzero rounds", num_sites), np.zeros(num_sites), add)
         above = np.maximum(count - count.mean(), 1.0)
         return rng.uniform(size=num_sites) >= above**-self.fairness

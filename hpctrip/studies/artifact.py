@@ -1,0 +1,189 @@
+"""A study as an artifact: one folder with everything that it was made from and came to, for an appendix or an archive.
+
+inputs/       the input of every run, the plug-ins, and the files that inputs name (not the training data)
+runs/         results files
+tables/       the tables of the study, and commands.csv: what made every run, when, and in how many hours
+figures/
+environment.json, requirements.txt, README.md, SHA256SUMS
+ro-crate-metadata.json   all of it as a Process Run Crate (https://w3id.org/ro/wfrun/process/0.5)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
+from hpctrip.base.io import json_text, unwritable
+from hpctrip.base.units import HOUR_S
+from hpctrip.record.environment import environment
+from hpctrip.record.merge import csv_bytes
+from hpctrip.runner.provenance import WORKLOAD, files_of_input
+from hpctrip.studies.run_store import RunState
+from hpctrip.studies.study import Study, opened
+from hpctrip.studies.tables import made_with, wall_s
+
+FILES, PLUGINS = "inputs/files", "inputs/plugins"
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
+ABOUT_RUN = ("command", "folder", "num_ranks", "slurm_cluster", "slurm_job", "slurm_nodes")
+"""Attributes of a run that are columns of commands.csv."""
+README = """# {title}
+
+{finished} of {planned} runs of the study `{name}`, with their inputs, tables, figures and environment, written by
+hpctrip. All numbers of the tables come from the files in `runs/`.
+
+    sha256sum -c SHA256SUMS                         # nothing has changed
+    python -m hpctrip verify runs{files}{plugins}   # replay every decision and clock
+    python -m hpctrip run inputs/IDENTITY.toml{plugins}   # train one run again
+
+`tables/commands.csv` has the command and the hours of every run, `environment.json` and `requirements.txt` the
+software. Training data that inputs name are not part of the folder; `sources` in `tables/runs.csv` has their digests.
+`ro-crate-metadata.json` describes all files ({profile}).
+"""
+
+
+def write_artifact(study: Study, folder: Path) -> list[str]:
+    """Write the artifact of the finished runs of a study into a new folder. Returns the lines to print. Raises
+    InputError if the folder exists or cannot be written, or no run is finished."""
+    if os.path.lexists(folder):
+        raise InputError(str(folder), "exists already", "name a new folder")
+    study.conclude()
+    states = study.lines()
+    finished = [opened(state) for state in states if state.finished]
+    if not finished:
+        raise InputError(f"study {study.name}", "has no finished run", "make its runs first")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as aside:
+            made = Path(aside) / "artifact"
+            _fill(made, study, states, finished)
+            os.rename(made, folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return [f"artifact: {folder}, {len(finished)} of {len(states)} runs"]
+
+
+def _fill(folder: Path, study: Study, states: list[RunState], finished: list[RunState]) -> None:
+    for name in (FILES, PLUGINS, "runs", "tables"):
+        (folder / name).mkdir(parents=True)
+    plugins: set[str] = set()
+    for state in finished:
+        run_input, identity = state.entry.run_input, state.entry.identity
+        (folder / "inputs" / f"{identity}.toml").write_text(run_input.toml)
+        assert state.file is not None  # the run is finished
+        shutil.copy(state.file, folder / "runs")
+        for plugin in run_input.extensions.plugins:
+            (folder / PLUGINS / Path(plugin.path).name).write_bytes(plugin.code)
+            plugins.add(f" --plugin {PLUGINS}/{Path(plugin.path).name}")
+        for named in files_of_input(run_input):
+            if not named.key.startswith(WORKLOAD):
+                for file in named.find(named.value):
+                    shutil.copy(file, folder / FILES)
+    for file in [*study.folder.glob("*.csv"), study.folder / "table.md"]:
+        shutil.copy(file, folder / "tables")
+    for name in (FILES, PLUGINS):
+        with suppress(OSError):  # it holds something
+            (folder / name).rmdir()
+    if (study.folder / "figures").is_dir():
+        shutil.copytree(study.folder / "figures", folder / "figures")
+    commands = pd.DataFrame([_command(state) for state in finished])
+    (folder / "tables/commands.csv").write_bytes(csv_bytes(commands))
+    made_by = {
+        "runs": sorted({made_with(state.run) for state in finished if state.run}),
+        "here": environment(),
+    }
+    (folder / "environment.json").write_text(json_text(made_by))
+    packages = sorted({f"{each.name}=={each.version}" for each in metadata.distributions()})
+    (folder / "requirements.txt").write_text("\n".join(packages) + "\n")
+    counts = {"finished": len(finished), "planned": len(states), "plugins": "".join(sorted(plugins))}
+    counts["files"] = f" --data {FILES}" if (folder / FILES).exists() else ""
+    (folder / "README.md").write_text(
+        README.format(title=study.title, name=study.file.name, profile=PROFILE, **counts)
+    )
+    crate = _crate(folder, study, finished)
+    (folder / "ro-crate-metadata.json").write_text(json.dumps(crate, indent=1, ensure_ascii=False))
+    sums = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in _files(folder))
+    (folder / "SHA256SUMS").write_text(sums)
+
+
+def _command(state: RunState) -> dict[str, Any]:
+    """What made a run, when and in how many hours of wall time; empty where an imported run does not say."""
+    assert state.run is not None
+    meta = state.run.meta
+    times = {"started_utc": meta["created_utc"], "ended_utc": meta["updated_utc"]}
+    hours = {"wall_h": wall_s(state.run) / HOUR_S, "made_with": made_with(state.run)}
+    about = {name: meta[name] for name in ABOUT_RUN}
+    return {"identity": state.entry.identity, "run": state.entry.name} | times | hours | about
+
+
+def _crate(folder: Path, study: Study, finished: list[RunState]) -> dict[str, Any]:
+    """The RO-Crate's metadata: the folder, its files, the programs, and every run as an action."""
+    actions, programs = [], {}
+    for state in finished:
+        facts = _command(state)
+        assert state.file is not None
+        program = {"@id": f"#{facts['made_with'].replace(' ', '-')}", "@type": "SoftwareApplication"}
+        programs[facts["made_with"]] = program | {"name": "hpctrip", "softwareVersion": facts["made_with"]}
+        times = {"startTime": facts["started_utc"], "endTime": facts["ended_utc"]}
+        actions.append(
+            {
+                "@id": f"#{state.entry.identity}",
+                "@type": "CreateAction",
+                "name": state.entry.name,
+                "description": facts["command"],
+                "actionStatus": "http://schema.org/CompletedActionStatus",
+                "instrument": {"@id": program["@id"]},
+                "object": [{"@id": f"inputs/{state.entry.identity}.toml"}],
+                "result": [{"@id": f"runs/{state.file.name}"}],
+            }
+            | {name: time for name, time in times.items() if time}
+        )
+    files = [
+        {
+            "@id": file.relative_to(folder).as_posix(),
+            "@type": "File",
+            "contentSize": str(file.stat().st_size),
+            "encodingFormat": mimetypes.guess_type(file.name)[0] or "application/octet-stream",
+            "sha256": _sha256(file),
+        }
+        for file in _files(folder)
+    ]
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "conformsTo": {"@id": PROFILE},
+        "name": study.title,
+        "description": f"{len(finished)} runs of the study {study.file.name}",
+        "datePublished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hasPart": _references(files),
+        "mentions": _references(actions),
+    }
+    about = {"conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}, "about": {"@id": "./"}}
+    descriptor = {"@id": "ro-crate-metadata.json", "@type": "CreativeWork"} | about
+    profile = {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"}
+    return {"@context": CONTEXT, "@graph": [descriptor, root, profile, *programs.values(), *actions, *files]}
+
+
+def _references(entities: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    return [{"@id": entity["@id"]} for entity in entities]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
