@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
@@ -71,6 +70,8 @@ def decoded(files: Sequence[Path], side: int, channels: int) -> np.ndarray:
 
 
 def _pixels(files: Sequence[Path], side: int, mode: str) -> Iterator[np.ndarray]:
+    from PIL import Image, ImageOps  # only where images are decoded
+
     for file in files:
         try:
             with Image.open(file) as image:
