@@ -9,12 +9,14 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import hpctrip
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.component import registry_of
+from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
 
@@ -159,6 +161,28 @@ def test_the_power_of_the_docs_is_that_of_its_sites(folder):
     assert world.start == ["power 2024-05-01T00:00:00 UTC, data until 2024-05-01T00:45:00"]
     world = read_input(overrides=used[5::2]).experiment.check().world
     assert world.power_fraction(0.0) * full_kw == pytest.approx([40, 25, 16])
+
+
+def test_images_arrays_and_the_model_of_the_docs_learn(folder, hpctrip):
+    rng = np.random.default_rng(0)
+    for label, colour in {"cat": (210, 70, 40), "dog": (40, 70, 210)}.items():
+        (folder / "photos" / label).mkdir(parents=True)
+        for number in range(1, 151):
+            pixels = np.clip(colour + rng.normal(0, 40, (36, 48, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / "photos" / label / f"{number}.png")
+    for command in map(list, commands(PAGES["docs/howto/own_data.md"])):
+        if command[3] != "keys":
+            more = (
+                ["-o", "stop.max_rounds=25", "--out", "run.h5", "--overwrite"] if command[3] == "run" else []
+            )
+            ended = hpctrip(*command[3:], *more)
+            assert ended.code == 0, ended.err
+            if "workload.data=photos" in command and more:
+                run = open_run("run.h5")
+                assert run.meta["stop_reason"] == "target accuracy 0.9 reached"
+                assert not run.meta["synthetic_data"]
+    source = "arrays from points.py:points: 2 classes (0, 1), 360 training and 40 test samples"
+    assert summary(open_run("run.h5"))["data"] == f"arrays: {source}"
 
 
 def test_the_trace_of_the_docs_is_read(folder):

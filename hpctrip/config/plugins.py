@@ -7,6 +7,7 @@ a results file or checkpoint records are compared by digest and never run.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from hpctrip.base.errors import PLUGIN_MODULE, InputError, cause
 from hpctrip.base.io import digest, named_path, read_file
+from hpctrip.base.text import unknown_name
 from hpctrip.config.sources import PLUGINS, Source
 
 GROUP = "hpctrip.components"
@@ -24,7 +29,7 @@ GROUP = "hpctrip.components"
 
 
 @contextmanager
-def _user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
+def user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
     """Run user code, any exception of which is an InputError."""
     try:
         yield
@@ -59,14 +64,51 @@ class Plugin:
     def run(self) -> None:
         """Execute the code, which registers its classes. Raises InputError where that fails."""
         file = os.path.expanduser(self.path)
-        # named after the path: files of one name in two folders are two modules
-        module = ModuleType(f"{PLUGIN_MODULE}{Path(file).stem}_{digest(os.path.realpath(file).encode())[:8]}")
+        module = ModuleType(_module_name(file))
         module.__file__ = file
         # where pydantic looks up annotations and docstrings of the file's classes
         sys.modules[module.__name__] = module
-        with _user_code(f"plugins: {self.path!r}", "fails when imported"):
+        with user_code(f"plugins: {self.path!r}", "fails when imported"):
             # not through an import: that would take a compiled file that lies beside it
             exec(compile(self.code, module.__file__, "exec", dont_inherit=True), module.__dict__)
+
+
+def _module_name(file: str) -> str:
+    """Named after the path: files of one name in two folders are two modules."""
+    return f"{PLUGIN_MODULE}{Path(file).stem}_{digest(os.path.realpath(file).encode())[:8]}"
+
+
+def code_name(value: object) -> tuple[str, str] | None:
+    """(file, name) of a text `file.py:Name`; None for any other value."""
+    match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", value) if isinstance(value, str) else None
+    return (match[1], match[2]) if match else None
+
+
+def _is_code_name(value: str) -> str:
+    if code_name(value) is None:
+        raise ValueError(f"{value!r} is not of the form file.py:Name")
+    return value
+
+
+CodeName = Annotated[str, AfterValidator(_is_code_name)]
+"""Type of an input key that names code, `file.py:Name`: a class or function of a plug-in."""
+
+
+def named_code(value: str, key: str) -> Any:
+    """The class or function that the key of an input names. Its file has run as a plug-in, from the same path or, where
+    a run is resumed elsewhere, from another one. InputError where it has not, or has no such name."""
+    file, name = code_name(value) or ("", "")
+    file = os.path.expanduser(file)
+    same_name = [m for m in sys.modules if m.startswith(f"{PLUGIN_MODULE}{Path(file).stem}_")]
+    module = sys.modules.get(_module_name(file)) or (sys.modules[same_name[-1]] if same_name else None)
+    if module is None:
+        raise InputError(
+            f"{key} = {value!r}", "is code that was not named as a plug-in", f"give --plugin {file}"
+        )
+    if not callable(code := getattr(module, name, None)):
+        names = [each for each in vars(module) if not each.startswith("_")]
+        raise InputError(f"{key} = {value!r}", f"the file has no {name!r}; {unknown_name(name, names)}")
+    return code
 
 
 @dataclass(frozen=True)
@@ -83,7 +125,7 @@ class Package:
     def run(self) -> None:
         """Import its modules, which register their classes. Raises InputError where that fails."""
         way_out = f"fix it, or remove it: pip uninstall {self.name}"
-        with _user_code(f"installed package {self}", "its components cannot be imported", way_out):
+        with user_code(f"installed package {self}", "its components cannot be imported", way_out):
             for module in self.modules:
                 metadata.EntryPoint(self.name, module, GROUP).load()
 

@@ -21,7 +21,7 @@ from hpctrip.base.io import PathName, beside
 from hpctrip.config.component import Component, is_own
 from hpctrip.config.identity import NotInResult, NotInTraining
 from hpctrip.config.inputs import Tables, merge, read_layers, resolved, validate
-from hpctrip.config.plugins import NO_EXTENSIONS, Extensions
+from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name
 from hpctrip.device.meter import Metering
 from hpctrip.device.settings import GpuSettings
 from hpctrip.learn.compression import COMPRESSIONS
@@ -131,6 +131,7 @@ class Experiment(Component):
         fails with any data."""
         num_sites = self.num_sites()
         self.workload.check_data()
+        self.workload.check_model()
         self.workload.check_partition(self.partition, num_sites)
         self.store.check()
         self.check_callbacks()
@@ -265,13 +266,29 @@ def read_user_input(
     paths = list(paths)
     layers = read_layers(paths, overrides)
     named: object = []
+    code: dict[str, str] = {}
     for path, layer in zip([*paths, ""], layers, strict=True):
+        _name_code(layer.get("workload"), os.path.dirname(path), code)
         if "plugins" in layer:
             named = layer["plugins"] = relative_to_folder(layer["plugins"], os.path.dirname(path))
-    if extra := list(plugins):
-        named = layers[-1]["plugins"] = [*(named if isinstance(named, list) else []), *extra]
+    if extra := [*plugins, *code.values()]:
+        before = named if isinstance(named, list) else []
+        named = layers[-1]["plugins"] = [
+            *before,
+            *(file for file in dict.fromkeys(extra) if file not in before),
+        ]
     plugin_paths = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
     return layers, Extensions.of(plugin_paths)
+
+
+def _name_code(table: object, folder: str, code: dict[str, str]) -> None:
+    """Put the files of the keys of a table that name code, `file.py:Name`, into `code`, {key: file}, resolved against
+    `folder`; keys that name none any more are taken out."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        code.pop(key, None)
+        if named := code_name(value):
+            code[key] = beside(folder, named[0])
+            table[key] = f"{code[key]}:{named[1]}"
 
 
 def relative_to_folder(named: object, folder: str) -> object:

@@ -201,7 +201,7 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
         ("time_s,a_w,b_w\n0,1,-5\n60,1,1\n", {}, "line 2: b_w = '-5' is outside 0 to 1e"),
         ("time_s,a_fraction,b_w\n0,70,5\n60,1,1\n", {}, "line 2: a_fraction = '70' is outside 0 to 1"),
         ("time_s,a_w,a_kw\n0,1,5\n60,1,1\n", {}, "has two columns of one site among a_w, a_kw"),
-        ("time_s,a_w\n0,1\n60,1\n", {}, "has columns for 1 site, and there are 2 without names"),
+        ("time_s,a_w\n0,1\n60,1\n", {}, "has columns for 1 site, there are 2 without names"),
         (
             "time_s,a_w,b_w\n0,1,1\n60,1,1\n",
             {"sites": {"name": ["a", "c"]}},

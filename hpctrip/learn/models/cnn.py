@@ -20,21 +20,30 @@ _convolution_backward = torch.ops.aten.convolution_backward
 
 
 class CNN(nn.Module):
-    """Two same-padded convolutions and two linear layers for 28x28 images.
+    """Two same-padded convolutions and two linear layers for square images, by default of 28x28 grey pixels.
 
     `CNN(3, (16, 32), 128)` is the light one (about 0.2 M parameters), `CNN(5, (32, 64), 512)` the one of LEAF (1.7 M).
     ReLU comes after max-pooling: both are monotone, so the result is the same and the ReLU touches a quarter as much.
     """
 
-    def __init__(self, kernel: int, channels: tuple[int, int], hidden: int, num_classes: int = 62):
+    def __init__(
+        self,
+        kernel: int,
+        channels: tuple[int, int],
+        hidden: int,
+        num_classes: int = 62,
+        in_channels: int = 1,
+        side: int = 28,
+    ):
         super().__init__()
-        self.conv1 = nn.Conv2d(1, channels[0], kernel, padding=kernel // 2)
+        self.conv1 = nn.Conv2d(in_channels, channels[0], kernel, padding=kernel // 2)
         self.conv2 = nn.Conv2d(channels[0], channels[1], kernel, padding=kernel // 2)
-        self.fc1 = nn.Linear(channels[1] * 7 * 7, hidden)
+        self.fc1 = nn.Linear(channels[1] * (side // 4) ** 2, hidden)
+        self.has_step = (in_channels, side) == (1, 28)
         self.fc2 = nn.Linear(hidden, num_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, 1, 28, 28] -> logits [B, num_classes]."""
+        """[B, in_channels, side, side] -> logits [B, num_classes]."""
         x = F.relu(F.max_pool2d(self.conv1(x), 2))
         x = F.relu(F.max_pool2d(self.conv2(x), 2))
         x = F.relu(self.fc1(x.flatten(1)))
@@ -43,7 +52,7 @@ class CNN(nn.Module):
     def fused_step(self, loss: Callable, work: LocalWork) -> CNNStep | None:
         """The hand-written step for plain SGD on cross-entropy, or None: the sequential engine then uses autograd."""
         options = work.momentum or work.weight_decay or work.prox_mu or work.micro_batch
-        if loss is not F.cross_entropy or work.optimizer != "sgd" or options:
+        if loss is not F.cross_entropy or work.optimizer != "sgd" or options or not self.has_step:
             return None
         return CNNStep(self, work.lr)
 

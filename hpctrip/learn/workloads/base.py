@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,9 +14,13 @@ from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance, integers
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.inputs import resolved, validate
+from hpctrip.config.plugins import code_name, named_code, user_code
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partition import Partition
 from hpctrip.learn.task import Task
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Workload(Component):
@@ -33,6 +37,10 @@ class Workload(Component):
 
     def check_data(self) -> None:
         """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
+
+    def check_model(self) -> None:
+        """Raises InputError where the key `model` names code, `file.py:Name`, that is not there."""
+        own_model(getattr(self, "model", None), 1)
 
     def check_partition(self, partition: Partition, num_sites: int) -> None:
         """Raises InputError where the training set, as far as the input sets its size (`train_samples`), cannot be
@@ -163,6 +171,21 @@ class SampledWorkload(PreparedWorkload):
             )
         drawn = stream(seed, f"{self.kind}/{part}_samples")
         return np.sort(drawn.choice(num_samples, limit, replace=False))
+
+
+def own_model(model: str | None, num_classes: int) -> Callable[[], nn.Module] | None:
+    """What builds the user's model where `workload.model` is `file.py:Name`; None where it is anything else."""
+    if not code_name(model):
+        return None
+    place, name = f"workload.model = {model!r}", named_code(model, "workload.model")
+
+    def build() -> nn.Module:
+        with user_code(
+            place, f"fails as {name.__name__}({num_classes})", "it is called with the number of classes"
+        ):
+            return name(num_classes)
+
+    return build
 
 
 WORKLOADS = Registry("workload", default="emnist")

@@ -16,12 +16,13 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
+from hpctrip.config.plugins import CodeName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
 from hpctrip.learn.task import Dataset, Task
-from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload, own_model
 
 if TYPE_CHECKING:
     import torch
@@ -63,9 +64,10 @@ class CharacterImages(SampledWorkload):
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
 
-    model: Literal["light", "leaf"] = "light"
+    model: Literal["light", "leaf"] | CodeName = "light"
     """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
-    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
+    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28;
+    `"file.py:Name"`: a class or function of yours that Name(num_classes) makes a model, which takes [B, 1, 28, 28]."""
 
     def cnn_task(self, folder: Path, train: Dataset, test: Dataset, num_classes: int, about: str) -> Task:
         """The task of the CNN on these sets of a prepared folder; `about` describes them, besides their sizes."""
@@ -73,11 +75,12 @@ class CharacterImages(SampledWorkload):
 
         from hpctrip.learn.models.cnn import CNN
 
+        own = own_model(self.model, num_classes)
         return Task(
             train=train,
             test=test,
             num_classes=num_classes,
-            build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
+            build_model=own or partial(CNN, *MODELS[self.model], num_classes=num_classes),
             prepare=normalise,
             loss=F.cross_entropy,
             source=f"{self.origin}: {about}, {len(train):,} training and {len(test):,} test samples",

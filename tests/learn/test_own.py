@@ -1,0 +1,145 @@
+"""Workloads on data and models of the user's own."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.record.reader import open_run
+from hpctrip.runner.experiment import read_input
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of four red and four blue images, one of them in grey and one lying on its side."""
+    for label, colour in {"red": "red", "blue": "blue"}.items():
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (40, 20 + number), colour).save(tmp_path / "photos" / label / f"{number}.png")
+    Image.new("L", (30, 30), 128).save(tmp_path / "photos" / "blue" / "0.png")
+    return tmp_path / "photos"
+
+
+def images(data, **keys):
+    return WORKLOADS["images"](data=str(data), **keys)
+
+
+def test_folders_of_images_are_classes_and_a_part_is_held_out_by_the_seed(photos):
+    task = images(photos, test_fraction=0.25, image_size=8).checked_task(0)
+    assert (len(task.train), len(task.test), task.num_classes, task.synthetic) == (6, 2, 2, False)
+    assert task.train.inputs.shape == (6, 3, 8, 8) and task.train.groups is None
+    seen = task.prepare(torch.from_numpy(np.array(task.train.inputs)))
+    assert seen.min() == -1 and seen.max() == 1
+    red = task.train.labels == 1  # the classes are sorted: blue, red
+    assert (task.train.inputs[red][:, 0] == 255).all() and (task.train.inputs[red][:, 2] == 0).all()
+    other = images(photos, test_fraction=0.25, image_size=8).checked_task(1)
+    assert other.digests != task.digests
+    assert task.build_model()(seen).shape == (6, 2)
+
+
+def test_folders_train_and_test_are_used_as_they_are(photos, tmp_path):
+    (tmp_path / "all").mkdir()
+    for part in ("train", "test"):
+        (tmp_path / "all" / part).symlink_to(photos)
+    task = images(tmp_path / "all", channels=1).checked_task(0)
+    assert (len(task.train), len(task.test)) == (8, 8) and task.train.inputs.shape[1:] == (1, 32, 32)
+
+
+def test_a_table_of_images_may_name_owners(photos, tmp_path):
+    rows = [f"photos/{label}/{n}.png,{label},cam{n % 2}" for label in ("red", "blue") for n in range(4)]
+    (tmp_path / "photos.csv").write_text("\n".join(["path,label,camera", *rows]))
+    task = images(tmp_path / "photos.csv", owner="camera", test_fraction=0.25).checked_task(0)
+    assert set(task.train.groups) == {0, 1}
+
+
+ARRAYS = {"x": np.arange(40.0).reshape(20, 2), "y": np.arange(20) % 2 + 7, "who": np.arange(20) % 5}
+
+
+@pytest.mark.parametrize("layout", ["npz", "npy", "parts"])
+def test_arrays_are_read_from_a_file_or_a_folder(layout, tmp_path):
+    path = tmp_path / "arrays"
+    if layout == "npy":
+        path.mkdir()
+        for name, array in ARRAYS.items():
+            np.save(path / f"{name}.npy", array)
+    else:
+        ends = ("_train", "_test") if layout == "parts" else ("",)
+        path = path.with_suffix(".npz")
+        np.savez(path, **{name + end: array for name, array in ARRAYS.items() for end in ends})
+    task = WORKLOADS["arrays"](data=str(path), owner="who", test_fraction=0.2).checked_task(3)
+    assert len(task.train) == (20 if layout == "parts" else 16) and set(task.train.groups) == {*range(5)}
+    assert (
+        task.train.inputs.dtype == np.float32
+        and (task.train.inputs[:, 0] // 2 % 2 == task.train.labels).all()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"x": np.ones((3, 2))}, "has the arrays x, and not y"),
+        ({"x": np.ones((3, 2)), "y": np.ones(2, int)}, r"arrays of shape \[3, 2\] and \[2\]"),
+        ({"x": np.ones((3, 2)), "y": np.ones(3)}, "arrays of type float64 and float64"),
+        ({"x": np.full((3, 2), np.nan), "y": np.ones(3, int)}, "holds x that is not finite"),
+        ({"x": np.array([[None]]), "y": np.ones(1, int)}, "holds no arrays of numbers or texts"),
+    ],
+)
+def test_wrong_arrays_are_one_clear_line(arrays, complaint, tmp_path):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match=complaint):
+        WORKLOADS["arrays"](data=str(tmp_path / "a.npz")).checked_task(0)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("workload={kind='images', data='none'}", "there is no file or folder none; give a folder with"),
+        ("workload={kind='images', data='broken.csv'}", "line 2: path = 'none.png' is no file"),
+        ("workload={kind='arrays', data='none.npz'}", "there are no arrays at none.npz"),
+        ("workload.model='heavy'", "must be 'light' or 'leaf', or 'heavy' is not of the form file.py:Name"),
+        ("workload.model='none.py:Net'", "plugins: 'none.py': no such file"),
+        ("workload.model='net.py:Nett'", "the file has no 'Nett'; did you mean 'Net'?"),
+        ("workload.model='net.py:Broken'", "fails as Broken(62): ZeroDivisionError"),
+        ("workload={kind='arrays', data='net.py:Net'}", "workload.data = 'net.py:Net': fails: TypeError"),
+    ],
+)
+def test_wrong_data_and_models_are_one_clear_line(line, complaint, hpctrip, tiny, folder):
+    (folder / "broken.csv").write_text("path,label\nnone.png,a\n")
+    (folder / "net.py").write_text("def Net(n):\n    pass\ndef Broken(n):\n    return 1 / 0\n")
+    hpctrip("run", tiny, "-o", line, "--out", "run.h5").check_refused([complaint])
+    assert not list(folder.glob("run.h5*"))
+
+
+NET = """
+from torch import nn
+
+
+def Net(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, num_classes))
+"""
+
+
+def test_a_model_of_ones_own_is_a_plug_in_that_resume_asks_for(hpctrip, tiny, folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "net.py").write_text(NET)
+    (folder / "mine" / "mine.toml").write_text("workload.model = 'net.py:Net'\n")
+    ended = hpctrip("run", tiny, "mine/mine.toml", "--out", "run.h5")
+    assert ended.code == 0, ended.err
+    run = open_run(folder / "run.h5")
+    assert run.meta["num_params"] == 785 * 62 and run.meta["sources"][0].startswith(
+        "plugins mine/net.py blake2b:"
+    )
+    again = ("resume", "run.h5", "-o", "stop.max_rounds=4")
+    hpctrip(*again).check_refused(["made with plug-ins", "'mine/net.py'", "--plugin"])
+    (folder / "net.py").write_text(NET)  # the same file elsewhere
+    assert hpctrip(*again, "--plugin", "net.py").code == 0
+    assert len(open_run(folder / "run.h5").rounds) == 4
+
+
+def test_only_the_code_that_an_input_uses_in_the_end_is_run(folder):
+    (folder / "below.toml").write_text("workload.model = 'none.py:Net'\n")
+    assert json.loads(read_input(["below.toml"], ["workload.model='leaf'"]).json)["plugins"] == []
