@@ -41,7 +41,7 @@ FILES = {
 
 
 def commands(page):
-    """Every command line of hpctrip in it, in words. A variable of the shell counts as 0."""
+    """The arguments of every command line of hpctrip in it. A variable of the shell counts as 0."""
     page = re.sub(r"\\\n *", "", page)
     blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     code = [line for block in blocks for line in block.splitlines()]
@@ -50,7 +50,8 @@ def commands(page):
         for command in re.split(r"&&|\|\||  +#|`", line):
             words = re.sub(r"\$\w+", "0", command.strip())
             if "python -m hpctrip " in words or re.match(r"hpctrip \S+ \S", words):
-                yield tuple(shlex.split(words))
+                _, _, arguments = words.partition("hpctrip ")
+                yield tuple(shlex.split(arguments))
 
 
 COMMANDS = sorted({words for page in PAGES.values() for words in commands(page) if words[-1] != "--help"})
@@ -84,7 +85,7 @@ def test_every_command_of_the_docs_is_understood(words, folder):
     from hpctrip.__main__ import cli
     from hpctrip.studies.studies import sweep_study
 
-    name, *rest = words[words.index("hpctrip") + 1 :]
+    name, *rest = words
     if name == "--version":
         cli.main([name], standalone_mode=False)
         return
@@ -144,9 +145,9 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
 def test_the_sites_of_the_docs_are_those_of_a_run(folder, trained, hpctrip):
     page = PAGES["docs/howto/sites.md"]
     checked, ran = commands(page)
-    said = [line for line in hpctrip(*checked[3:]).out.splitlines() if line.startswith("# sites")]
+    said = [line for line in hpctrip(*checked).out.splitlines() if line.startswith("# sites")]
     assert said == re.findall("# sites.*", page)
-    run = trained(*ran[5::2], "stop.max_rounds=1")
+    run = trained(*ran[2::2], "stop.max_rounds=1")
     assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
     assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
     assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
@@ -155,11 +156,11 @@ def test_the_sites_of_the_docs_are_those_of_a_run(folder, trained, hpctrip):
 def test_the_power_of_the_docs_is_that_of_its_sites(folder):
     first, used = commands(PAGES["docs/howto/power.md"])
     quarters_s, full_kw = np.arange(3) * 900, 44
-    world = read_input(overrides=first[5::2]).experiment.check().world
+    world = read_input(overrides=first[2::2]).experiment.check().world
     power = np.array([world.power_fraction(clock_s) for clock_s in quarters_s]) * full_kw
     assert power == pytest.approx(np.array([[20, 35, 44], [22, 30, 44], [26, 28, 40]]))
     assert world.start == ["power 2024-05-01T00:00:00 UTC, data until 2024-05-01T00:45:00"]
-    world = read_input(overrides=used[5::2]).experiment.check().world
+    world = read_input(overrides=used[2::2]).experiment.check().world
     assert world.power_fraction(0.0) * full_kw == pytest.approx([40, 25, 16])
 
 
@@ -171,11 +172,11 @@ def test_images_arrays_and_the_model_of_the_docs_learn(folder, hpctrip):
             pixels = np.clip(colour + rng.normal(0, 40, (36, 48, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / "photos" / label / f"{number}.png")
     for command in map(list, commands(PAGES["docs/howto/own_data.md"])):
-        if command[3] != "keys":
+        if command[0] != "keys":
             more = (
-                ["-o", "stop.max_rounds=25", "--out", "run.h5", "--overwrite"] if command[3] == "run" else []
+                ["-o", "stop.max_rounds=25", "--out", "run.h5", "--overwrite"] if command[0] == "run" else []
             )
-            ended = hpctrip(*command[3:], *more)
+            ended = hpctrip(*command, *more)
             assert ended.code == 0, ended.err
             if "workload.data=photos" in command and more:
                 run = open_run("run.h5")
@@ -195,7 +196,7 @@ def test_the_dated_files_of_public_sources_are_read_as_the_docs_say(folder):
         exec(FILES[script], {})
     page = PAGES["docs/howto/data.md"].partition("## One clock")[2]
     checks = [words for words in COMMANDS if words in set(commands(page)) and "check" in words]
-    starts = [read_input(overrides=words[3::2]).experiment.check().world.start for words in checks]
+    starts = [read_input(overrides=words[2::2]).experiment.check().world.start for words in checks]
     assert len(checks) == 7 and starts.count([]) == 3
     assert ["carbon 2022-01-01T00:00:00 UTC, data until 2022-01-01T03:00:00"] in starts
     assert ["price 2025-10-25T23:00:00 UTC, data until 2025-10-26T03:00:00"] in starts
@@ -233,7 +234,9 @@ def test_every_key_that_a_page_names_exists(name):
     tables = "|".join(name for name in root.model_fields if name != "name")
     named = set(re.findall(rf"(?<![\w./])({tables})\.(?!(?:py|toml|h5|md|csv)\b)(\w+)", text))
     own = {
-        "docs/howto/components.md": {("workload", "samples"), ("power", "night"), ("callbacks", "plateau")},
+        "docs/howto/own_workload.md": {("workload", "samples")},
+        "docs/howto/own_power_model.md": {("power", "night")},
+        "docs/howto/own_callback.md": {("callbacks", "plateau")},
         "docs/howto/data.md": {("power", "draw")},  # of nvidia-smi
     }.get(name, set())
     assert not {(table, key) for table, key in named - own if key not in words_of(table, root)}
