@@ -142,12 +142,8 @@ def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
         (["inputs", "smok"], ["inputs smok: no such scenario; did you mean 'smoke'?"]),
         (["slurm", "requeu"], ["slurm requeu: no such script; did you mean 'requeue'?"]),
         (["slurm", "requeue", "--sbatch=-t 3"], ["--sbatch -t 3: no long option of sbatch"]),
-        (
-            ["run", "inputs/smoke.toml"],
-            ["no such file; `hpctrip inputs smoke --to inputs` copies the scenario"],
-        ),
-        (["check", "smoke"], ["no such file; `hpctrip inputs smoke --to .` copies"]),
-        (["check", "mine.toml"], ["mine.toml: no such file;", "`hpctrip inputs` lists the scenarios"]),
+        (["run", "inputs/smoke.toml"], ["no such file; use the scenario that comes with", "alone: smoke"]),
+        (["check", "mine.toml"], ["mine.toml: no such file;", "a name that `hpctrip inputs` lists"]),
     ],
 )
 def test_an_unknown_name_is_reported_in_one_line_with_a_hint(

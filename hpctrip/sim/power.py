@@ -265,7 +265,7 @@ class CsvPower(PowerModel):
     at_end: Literal["wrap", "raise"] = "wrap"
     """When simulated time outlasts the file: start it again, or stop with an error."""
     start: Moment | None = None
-    """Time of the file at which simulated time begins, as in `power.kind = "trace"`; needs a column `time`."""
+    """Time in it at which simulated time begins, as in `power.kind = "trace"`; needs a column `time`."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
 

@@ -161,10 +161,10 @@ def test_settings_left_by_a_killed_run_are_named_and_put_back_on_request(
 ):
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")
     assert WARNING in ended.out
-    assert "left: " in hpctrip("knobs").out
-    shown = hpctrip("knobs", "--restore")
+    assert "left: " in hpctrip("gpu-settings").out
+    shown = hpctrip("gpu-settings", "--restore")
     assert shown.code == 0 and "put back: " in shown.out and "power cap 350 W of 100 to 400 W" in shown.out
-    assert "left" not in hpctrip("knobs").out
+    assert "left" not in hpctrip("gpu-settings").out
 
 
 def test_a_run_on_that_gpu_with_settings_of_its_own_puts_them_back_too(
@@ -173,7 +173,7 @@ def test_a_run_on_that_gpu_with_settings_of_its_own_puts_them_back_too(
     lines = ("-o", "stop.max_rounds=1", "-o", "knobs.power_cap_w=120", "--out", tmp_path / "run.h5")
     ended = hpctrip("run", tiny, *lines)
     assert WARNING in ended.out and f"set {GPU}: power cap 120 W" in ended.out
-    assert (on_a_gpu / "cap0").read_text() == "350000\n" and "left" not in hpctrip("knobs").out
+    assert (on_a_gpu / "cap0").read_text() == "350000\n" and "left" not in hpctrip("gpu-settings").out
 
 
 def test_knobs_without_a_gpu_are_recorded_as_refused(trained):

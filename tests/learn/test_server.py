@@ -48,6 +48,7 @@ def test_a_diverged_update_is_caught_before_the_cast_and_adds_nothing(bad):
 
 def test_the_tail_is_carried_along_untouched():
     partial = PartialSum(4, 3, CPU)
+    partial.begin(3)
     partial.tail[1] = 42
     partial.add(torch.ones(4), 1.0)
     assert partial.vector[4:].tolist() == [0, 42, 0]
