@@ -47,6 +47,14 @@ class SiteSamples(Sequence[np.ndarray]):
         """Number of samples of each site, [N]."""
         return np.diff(self.bounds)
 
+    def label_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
+        """Number of each site's labels of each class, [N, classes]. `labels` as in `Partition.split`; negative ones are
+        not predicted and count nowhere."""
+        of_site = labels[self.samples].reshape(len(self.samples), -1)
+        site = np.repeat(np.arange(len(self)), self.sizes)[:, None]
+        counted = (site * num_classes + of_site)[of_site >= 0]
+        return np.bincount(counted, minlength=len(self) * num_classes).reshape(len(self), num_classes)
+
 
 class Partition(Component):
     """Base of all partitions."""

@@ -30,7 +30,7 @@ class Aggregator:
         the run, 0 where none is metered."""
         e = host.experiment
         self.host, self.experiment, self.ranks, self.num_machines = host, e, host.ranks, num_machines
-        self.simulation = e.simulation(host.num_params, host.num_samples, host.num_buffers)
+        self.simulation = e.simulation(host.num_params, host.num_samples, host.label_counts, host.num_buffers)
         self.world = self.simulation.world
         self.num_rounds = 0
         """Rounds since this process started; a resumed run has more."""

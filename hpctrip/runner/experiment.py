@@ -127,15 +127,15 @@ class Experiment(Component):
 
     def check(self) -> Simulation:
         """Check all that needs no computing. Raises InputError where a table or file cannot be used. Returns a
-        simulation with one parameter and one sample per site, for a trial of its rounds: an input that fails there
-        fails with any data."""
+        simulation with one parameter, and one sample with a label of each of two classes per site, for a trial of its
+        rounds: an input that fails there fails with any data."""
         num_sites = self.num_sites()
         self.workload.check_data()
         self.workload.check_model()
         self.workload.check_partition(self.partition, num_sites)
         self.store.check()
         self.check_callbacks()
-        return self.simulation(1, np.ones(num_sites, dtype=np.int64))
+        return self.simulation(1, np.ones(num_sites, np.int64), np.ones((num_sites, 2), np.int64))
 
     def check_callbacks(self) -> None:
         """Raise InputError where the `check` of a callback does, for example because a package is missing, and where
@@ -176,9 +176,11 @@ class Experiment(Component):
             self.price,
         )
 
-    def simulation(self, num_params: int, num_samples: np.ndarray, num_buffers: int = 0) -> Simulation:
+    def simulation(
+        self, num_params: int, num_samples: np.ndarray, label_counts: np.ndarray, num_buffers: int = 0
+    ) -> Simulation:
         """The simulated half of the run, for a model of this size (as in `world`) and sites with shards of these sizes
-        [N]. Raises InputError as `world`, and where it has another number of sites."""
+        [N] and labels [N, classes]. Raises InputError as `world`, and where it has another number of sites."""
         world = self.world(num_params, num_buffers)
         if len(num_samples) != len(world):
             raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
@@ -188,6 +190,8 @@ class Experiment(Component):
             policy=self.policy,
             stop=self.stop,
             num_visits=self.train.num_visits(num_samples),
+            num_samples=num_samples,
+            label_counts=label_counts,
             shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
             seed=self.seed,
             forecast=self.forecast,

@@ -106,7 +106,12 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
             raise InputError("sites", f"the input leads to {experiment.num_sites()}, not {len(run.sites)}")
         # sizes of shards are read from the file, so that no training data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
-        simulation = experiment.simulation(run.meta["num_params"] or 1, sizes, run.meta["num_buffers"])
+        labels = run.sites.filter(regex=r"^label_\d+$").to_numpy()
+        if experiment.policy.sees_labels and not labels.size:
+            raise NotReplayable("the file does not hold the labels of sites that its policy saw")
+        simulation = experiment.simulation(
+            run.meta["num_params"] or 1, sizes, labels, run.meta["num_buffers"]
+        )
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     faults = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))

@@ -101,6 +101,10 @@ class Simulation:
     stop: Stop
     num_visits: np.ndarray
     """Samples that each site trains on in a round of local work 1."""
+    num_samples: np.ndarray
+    """Samples that each site holds."""
+    label_counts: np.ndarray
+    """Their labels by class, [N, classes]; [0, 0] unless the policy sees them."""
     shares: np.ndarray
     """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
     seed: int
@@ -115,7 +119,7 @@ class Simulation:
     def view(self, state: State) -> SiteView:
         """The aggregator's view of every site."""
         target = self.stop.target_accuracy
-        return self.profiler.view(
+        view = self.profiler.view(
             self.world.after(state.history),
             state.clock_s,
             state.history,
@@ -124,6 +128,7 @@ class Simulation:
             math.nan if target is None else target,
             self.forecast,
         )
+        return replace(view, num_samples=self.num_samples, label_counts=self.label_counts)
 
     def work_s(self, history: History) -> np.ndarray:
         """c_i: seconds of one round of local work 1 at full power, [N]; by the speed of the last round where compute is

@@ -42,6 +42,10 @@ class SiteView:
     """Grams of CO2 for a kilowatt-hour at the site, now; NaN: not known."""
     cost_per_kwh: np.ndarray = np.float64(np.nan)
     """Money for a kilowatt-hour at the site, now; NaN: not known."""
+    num_samples: np.ndarray = np.int64(0)
+    """Training samples that each site holds."""
+    label_counts: np.ndarray = np.int64(0)
+    """How many labels of each class they have, [N, classes]; none unless the policy says `sees_labels = True`."""
     full_power_w: float = 0.0
     """Power of a site whose GPUs all run at full speed, the mean of the sites."""
     clock_s: float = 0.0

@@ -272,6 +272,34 @@ def install(tmp_path, monkeypatch, own_components):
     return make
 
 
+SEES_LABELS = """
+import numpy as np
+from hpctrip.sim.policies import POLICIES, Decision, Policy
+
+
+@POLICIES.add
+class MostDigits(Policy):
+    kind = "most-digits"
+    sees_labels = True
+
+    def select(self, sites, history, rng):
+        counts = sites.label_counts
+        assert (counts.sum(1) == sites.num_samples).all() or len(counts[0]) == 2  # one of each in a trial
+        return Decision(np.argsort(-counts[:, :10].sum(1), kind="stable")[:3])
+"""
+
+
+def test_a_policy_sees_the_labels_of_sites_and_its_decisions_are_replayed(folder, hpctrip, trained):
+    (folder / "digits.py").write_text(SEES_LABELS)
+    run = trained("plugins=['digits.py']", "policy.kind=most-digits", "stop.max_rounds=2")
+    labels = run.sites.filter(regex=r"^label_\d+$")
+    assert labels.shape == (10, 62) and (labels.sum(axis=1) == run.sites["num_samples"]).all()
+    most = np.argsort(-labels.to_numpy()[:, :10].sum(1), kind="stable")[:3]
+    assert set(run.cohorts["site"]) == set(most)
+    assert hpctrip("verify", "--plugin", "digits.py", run.path).out == f"{run.path}: ok\n"
+    assert hpctrip("check", "--plugin", "digits.py", "-o", "policy.kind=most-digits").code == 0
+
+
 def test_an_installed_package_adds_its_components_and_is_recorded(hpctrip, trained, install):
     install("nearest_sites", "1.2", MINE.replace('"mine"', '"installed"'))
     run = trained("policy.kind=installed")

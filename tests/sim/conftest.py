@@ -55,6 +55,8 @@ def simulation():
             "policy": POLICIES["all"](),
             "stop": Stop(target_accuracy=None),
             "num_visits": np.full(len(world), 100),
+            "num_samples": np.full(len(world), 100),
+            "label_counts": np.zeros((0, 0), np.int64),
             "shares": np.full(len(world), 100),
             "seed": 0,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -66,6 +66,9 @@ class Decision:
 
 class Policy(Component):
     """Base of all policies. A policy has no memory: everything it may use is in the arguments of `select`."""
+
+    sees_labels: ClassVar[bool] = False
+    """Whether `select` needs `SiteView.label_counts`. They are then columns of /sites in the results file."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Choose the cohort of the round after `history`, of which `History.running` keeps what is summed over all
