@@ -40,12 +40,14 @@ RATIOS = {
     "traces, radius": ("fig12", POWERTRIP, RADIUS),
     "traces, quarter": ("fig12", POWERTRIP, CENTRAL_25),
     "production, 70 sites": ("fig12_production", POWERTRIP, STATIC),
+    "production, radius": ("fig12_production", POWERTRIP, RADIUS),
     "production, quarter": ("fig12_production", POWERTRIP, CENTRAL_25),
     "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
 }
 """{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""
 TO_OPTIMAL = {
     "optimal": ("fig09", POWERTRIP, "fig08"),
+    "production, optimal": ("fig12_production", POWERTRIP, "fig12_static_production"),
     "1 GB, optimal": ("fig13", f"{AT_1_GB}, {POWERTRIP}", "fig13_static", AT_1_GB),
     "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
 }
