@@ -135,7 +135,8 @@ class Experiment(Component):
         self.workload.check_partition(self.partition, num_sites)
         self.store.check()
         self.check_callbacks()
-        return self.simulation(1, np.ones(num_sites, np.int64), np.ones((num_sites, 2), np.int64))
+        labels = np.ones((num_sites, 2), np.int64)
+        return self.simulation(1, np.ones(num_sites, np.int64), label_counts=labels)
 
     def check_callbacks(self) -> None:
         """Raise InputError where the `check` of a callback does, for example because a package is missing, and where
@@ -177,10 +178,15 @@ class Experiment(Component):
         )
 
     def simulation(
-        self, num_params: int, num_samples: np.ndarray, label_counts: np.ndarray, num_buffers: int = 0
+        self,
+        num_params: int,
+        num_samples: np.ndarray,
+        num_buffers: int = 0,
+        label_counts: np.ndarray | None = None,
     ) -> Simulation:
         """The simulated half of the run, for a model of this size (as in `world`) and sites with shards of these sizes
-        [N] and labels [N, classes]. Raises InputError as `world`, and where it has another number of sites."""
+        [N], and labels [N, classes] where the policy sees them. Raises InputError as `world`, and where
+        it has another number of sites."""
         world = self.world(num_params, num_buffers)
         if len(num_samples) != len(world):
             raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
@@ -191,7 +197,7 @@ class Experiment(Component):
             stop=self.stop,
             num_visits=self.train.num_visits(num_samples),
             num_samples=num_samples,
-            label_counts=label_counts,
+            label_counts=np.zeros((0, 0), np.int64) if label_counts is None else label_counts,
             shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
             seed=self.seed,
             forecast=self.forecast,

@@ -81,9 +81,6 @@ class Host:
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
         self.num_samples = self.shards.sizes
-        self.label_counts = np.zeros((0, 0), np.int64)
-        if experiment.policy.sees_labels:
-            self.label_counts = self.shards.label_counts(task.train.labels, task.num_classes)
         self.num_visits = self.work.num_visits(self.num_samples)
         if trains:
             self.engine.check(place, self.work.smallest_batch(self.num_samples))

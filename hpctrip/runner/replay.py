@@ -110,7 +110,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
         if experiment.policy.sees_labels and not labels.size:
             raise NotReplayable("the file does not hold the labels of sites that its policy saw")
         simulation = experiment.simulation(
-            run.meta["num_params"] or 1, sizes, labels, run.meta["num_buffers"]
+            run.meta["num_params"] or 1, sizes, run.meta["num_buffers"], labels
         )
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None

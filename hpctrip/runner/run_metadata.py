@@ -163,7 +163,7 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
         "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
         "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
     }
-    for label, counts in enumerate(host.label_counts.T):
+    for label, counts in enumerate(aggregator.simulation.label_counts.T):
         columns[f"label_{label}"] = (counts, "1", f"labels of class {label} in the site's shard")
     for table, signal in world.signals.items():
         if signal.is_known:
