@@ -47,6 +47,7 @@ RATIOS = {
 """{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""
 TO_OPTIMAL = {
     "optimal": ("fig09", POWERTRIP, "fig08"),
+    "traces, optimal": ("fig12", POWERTRIP, "fig12_static"),
     "production, optimal": ("fig12_production", POWERTRIP, "fig12_static_production"),
     "1 GB, optimal": ("fig13", f"{AT_1_GB}, {POWERTRIP}", "fig13_static", AT_1_GB),
     "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
