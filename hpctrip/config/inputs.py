@@ -292,17 +292,18 @@ def suggest(root: type[Component], path: KeyPath, keys: Iterable[str]) -> str:
 
 def keys_called(name: str, root: type[Component]) -> list[str]:
     """The dotted input keys that are called `name`, or end so."""
-    return [
-        key
-        for key in dict.fromkeys(".".join(place) for place, _ in _places(root))
-        if f".{key}".endswith(f".{name}")
-    ]
+    return _called(name, _places(root))
 
 
 def _meant(name: str, places: Iterable[tuple[KeyPath, str]]) -> str:
     """`"did you mean 'train.lr' or 'server.lr'?"` for the keys of this name; empty where there is none."""
-    keys = dict.fromkeys(repr(".".join(place)) for place, _ in places if place[-1] == name)
-    return f"did you mean {' or '.join(keys)}?" if keys else ""
+    keys = _called(name, places)
+    return f"did you mean {' or '.join(map(repr, keys))}?" if keys else ""
+
+
+def _called(name: str, places: Iterable[tuple[KeyPath, str]]) -> list[str]:
+    keys = dict.fromkeys(".".join(place) for place, _ in places)
+    return [key for key in keys if f".{key}".endswith(f".{name}")]
 
 
 def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iterator[tuple[KeyPath, str]]:

@@ -95,7 +95,7 @@ class RandomOutages:
         return self._listed
 
     def _drawn(self, until_s: float) -> ListedOutages:
-        """Of every site the outages up to the first that ends after `until_s`."""
+        """The outages of each site up to the first that ends after `until_s`."""
         shape, last_s = (self.num_sites, self.CHUNK), np.zeros((self.num_sites, 1))
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # (site, start, end)
         while last_s.min() <= until_s:

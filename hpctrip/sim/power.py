@@ -76,8 +76,8 @@ class PowerModel(Component):
         raise NotImplementedError
 
     def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> PowerSupply:
-        """The supply of sites with these columns (`SitePlacement.columns`), whose fraction is 1 at so many watts [N].
-        By default neither matters."""
+        """The supply of sites with these columns (`SitePlacement.columns`), for which a power fraction of 1 means
+        `full_power_w` [N]. By default neither matters."""
         if "power_trace" in sites:
             _logger.warning(
                 "%s follows no trace: the sites' column power_trace is not used", config_key("power", self)

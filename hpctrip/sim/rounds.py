@@ -169,8 +169,8 @@ class History:
         return History((*self.rows, row), dict(self._running))
 
     def running(self, key: Hashable, start: T, add: Callable[[T, Sequence[RoundRow]], T]) -> T:
-        """What `add(value, rows)` makes of `start` and all rows, oldest first, a few at a time: the value is handed on
-        to the next history under `key`, so that each round costs its own row. `add` returns a new value."""
+        """The value that `add(value, rows)` makes of `start` and all rows, oldest first. The next history takes it over
+        under `key`, so that each round costs its own row. `add` returns a new value."""
         done, value = self._running.get(key, (0, start))
         if done < len(self.rows):
             value = add(value, self.rows[done:])

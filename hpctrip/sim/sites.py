@@ -31,7 +31,7 @@ class SitePlacement(Component):
         raise NotImplementedError
 
     def columns(self) -> Mapping[str, np.ndarray]:
-        """What is known of the sites besides their distance: {name: numbers, NaN where unknown, or texts, [N]}.
+        """Properties of the sites other than their distance: {name: numbers, NaN where unknown, or texts, [N]}.
 
         `rtt_s` and `bandwidth_bps` take the place of [network], `num_gpus` that of [throughput]; `power_trace` names a
         power trace. All of them become columns of /sites. By default none.

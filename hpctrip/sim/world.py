@@ -55,7 +55,7 @@ class World:
     """Joules of the network for one site and round."""
     seed: int
     site_columns: Mapping[str, np.ndarray]
-    """What the sites' file says besides their distance, [N] each."""
+    """Columns of the sites' file other than their distance, [N] each."""
     size: np.ndarray
     """GPUs of each site, relative to throughput.num_gpus."""
     spent: np.ndarray = np.False_
@@ -171,7 +171,7 @@ class World:
         return [watts * self.size[sites] for watts in self.throughput.checked_draw_w(power_fraction)]
 
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
-        """c_i: seconds in which the sites train on so many samples [N] at full power; a sample takes
+        """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
         `seconds_per_sample` at a site of throughput.num_gpus GPUs."""
         return seconds_per_sample * num_visits / self.size
 

@@ -119,7 +119,7 @@ def _fill(folder: Path, study: Study, states: list[RunState], finished: list[Run
 
 
 def _command(state: RunState) -> dict[str, Any]:
-    """What made a run, when and in how many hours of wall time; empty where an imported run does not say."""
+    """The command of a run, its start, end and hours of wall time; empty where an imported run lacks them."""
     assert state.run is not None
     meta = state.run.meta
     times = {"started_utc": meta["created_utc"], "ended_utc": meta["updated_utc"]}

@@ -174,7 +174,7 @@ class SampledWorkload(PreparedWorkload):
 
 
 def own_model(model: str | None, num_classes: int) -> Callable[[], nn.Module] | None:
-    """What builds the user's model where `workload.model` is `file.py:Name`; None where it is anything else."""
+    """The function that builds the user's model, if `workload.model` is `file.py:Name`; else None."""
     if not code_name(model):
         return None
     place, name = f"workload.model = {model!r}", named_code(model, "workload.model")

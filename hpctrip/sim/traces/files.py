@@ -328,7 +328,7 @@ def _read_file(path: Path, column: str, flags: Flags, time_unit: TimeUnit, timez
 
 
 def _facts(table: Table, path: str | Path) -> dict[str, Any]:
-    """What all rows of a file have in common: its path, and whether it calls itself synthetic."""
+    """The path of a file, and whether it calls itself synthetic: the same in all its rows."""
     names = table.comment, Path(path).name
     return {"path": str(path), "synthetic": any("synthetic" in name.lower() for name in names)}
 
