@@ -270,16 +270,16 @@ def launch():
     return Launcher()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_components(monkeypatch):
-    """What plug-ins register is forgotten after the test."""
+    """What the plug-ins of a test register is forgotten after it."""
     for registry in component._registries:
         monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, own_components):
-    """An empty working folder; what plug-ins register vanishes with the test."""
+def folder(tmp_path, monkeypatch):
+    """An empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -132,7 +132,7 @@ def test_the_run_is_the_same_with_and_without_callbacks(recorded, trained):
     assert run.cohorts["site"].tolist() == plain.cohorts["site"].tolist() and verify(run) == []
 
 
-def test_the_example_in_the_documentation_ends_a_run(hpctrip, tiny, tmp_path, own_components, rows):
+def test_the_example_in_the_documentation_ends_a_run(hpctrip, tiny, tmp_path, rows):
     """The round in progress when a callback asks for the end is finished; the same command then has nothing to do."""
     assert sum(map(bool, EXAMPLE.splitlines())) <= 12
     (tmp_path / "example.py").write_text(EXAMPLE)
@@ -321,7 +321,7 @@ class Failing(Callback):
 
 @pytest.mark.parametrize("kind", ["mlflow", "tensorboard", "failing"])
 def test_a_callback_whose_check_fails_is_one_line_at_check_and_at_the_start(
-    kind, hpctrip, tiny, tmp_path, monkeypatch, own_components
+    kind, hpctrip, tiny, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     CALLBACKS.add(Failing)

@@ -111,7 +111,7 @@ class Nearest(Policy):
 '''
 
 
-def test_a_policy_of_ones_own_is_one_file(own_components, trained, tmp_path):
+def test_a_policy_of_ones_own_is_one_file(trained, tmp_path):
     (tmp_path / "nearest.py").write_text(NEAREST)
     run = trained(
         f"plugins=['{tmp_path / 'nearest.py'}']", "policy.kind=nearest", "policy.at_most_m='9e5 km'"
@@ -130,7 +130,7 @@ def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings
 
 
-def test_a_plug_in_cannot_replace_what_is_built_in(own_components, tiny, tmp_path):
+def test_a_plug_in_cannot_replace_what_is_built_in(tiny, tmp_path):
     (tmp_path / "mine.py").write_text(NEAREST.replace("Nearest", "Static").replace("nearest", "static"))
     before = POLICIES["static"]
     with pytest.raises(
@@ -140,7 +140,7 @@ def test_a_plug_in_cannot_replace_what_is_built_in(own_components, tiny, tmp_pat
     assert POLICIES["static"] is before
 
 
-def test_a_plug_in_is_validated_like_any_other(own_components, tiny, tmp_path):
+def test_a_plug_in_is_validated_like_any_other(tiny, tmp_path):
     (tmp_path / "nearest.py").write_text(NEAREST)
     plugins = f"plugins=['{tmp_path / 'nearest.py'}']"
     with pytest.raises(InputError, match=r"policy.k = 0: must be greater than or equal to 1"):

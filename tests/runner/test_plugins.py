@@ -255,7 +255,7 @@ def test_a_plug_in_that_only_a_file_names_does_not_run(hpctrip, tiny, folder, na
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch, own_components):
+def install(tmp_path, monkeypatch):
     """`install(name, version, code)`: a package with an entry point, in a folder of its own on the path."""
 
     def make(name, version, code):

@@ -115,7 +115,7 @@ def test_terminated_after_a_run_has_left_by_itself_it_terminates_the_others(begi
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
-def test_a_run_that_leaves_by_itself_does_not_keep_the_others_from_being_made(folder, study, own_components):
+def test_a_run_that_leaves_by_itself_does_not_keep_the_others_from_being_made(folder, study):
     (folder / "leaving.py").write_text(LEAVING)
     (folder / "base.toml").write_text(BASE.replace('"static"', '"leaving"') + "plugins = ['leaving.py']\n")
     ended = study(folder, "-o", "seed=4", "--jobs", "1")
