@@ -1,5 +1,6 @@
 """Packaging of hpctrip: honest version ranges here, the tested versions in constraints.txt."""
 
+import os
 import re
 from pathlib import Path
 
@@ -31,16 +32,30 @@ version = next(
     if line.startswith("__version__")
 )
 
+REPOSITORY = os.environ.get("HPCTRIP_REPOSITORY")
+"""Address of the public repository, named by whoever builds a release: CONTRIBUTING.md says how."""
+
+
+def absolute(link: re.Match[str]) -> str:
+    """A link or picture of README for PyPI, which has no pages beside it: into the repository at this version, or only
+    its text without a repository."""
+    mark, text, page = link.groups()
+    kind = "raw" if mark else "blob"
+    return f"{mark}[{text}]({REPOSITORY}/{kind}/v{version}/{page})" if REPOSITORY else text
+
+
 setup(
     name="hpctrip",
     version=version,
     description="Time-to-accuracy of training spread over power-limited datacenter sites (PowerTrip)",
-    # pages beside README are not on PyPI: only the texts of links to them
-    long_description=re.sub(r"!?\[([^]]*)\]\((?!https:)[^)]*\)", r"\1", (here / "README.md").read_text()),
+    long_description=re.sub(
+        r"(!?)\[([^]]*)\]\((?!https:)([^)]*)\)", absolute, (here / "README.md").read_text()
+    ),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     author="The hpctrip authors",
-    project_urls={"Paper": "https://arxiv.org/abs/2507.17904"},
+    project_urls={"Paper": "https://arxiv.org/abs/2507.17904"}
+    | ({"Source": REPOSITORY} if REPOSITORY else {}),
     keywords=["federated learning", "HPC", "MPI", "power", "time-to-accuracy", "simulation"],
     classifiers=[
         "Development Status :: 4 - Beta",

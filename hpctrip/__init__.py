@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hpctrip.base.errors import DivergedError, HpctripError, InputError, InterruptedRun
     from hpctrip.library import Cluster, Run, open, plot, resume, run, simulate, study
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0"
 
 _ERRORS = ("DivergedError", "HpctripError", "InputError", "InterruptedRun")
 __all__ = [

@@ -14,6 +14,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+import hpctrip
 from hpctrip.figures import FIGURES
 from hpctrip.figures.common import reading
 
@@ -48,10 +49,10 @@ def source(tmp_path_factory):
     return folder
 
 
-def built(kind, source, folder):
+def built(kind, source, folder, **variables):
     """The one file that the build backend makes."""
     script = f"import sys, setuptools.build_meta as backend; backend.build_{kind}(sys.argv[1])"
-    run("-c", script, folder, cwd=source)
+    run("-c", script, folder, cwd=source, **variables)
     (made,) = folder.iterdir()
     return made
 
@@ -93,6 +94,28 @@ def test_a_wheel_lists_and_reads_its_studies(installed, tmp_path):
     listed = installed("study", cwd=tmp_path).splitlines()
     assert len(listed) == len(list((ROOT / "inputs/studies").glob("*.toml")))
     assert "planned      PowerTrip, seed 0" in installed("study", "smoke", "--list", cwd=tmp_path)
+
+
+def test_a_release_has_one_version_and_a_small_wheel(wheel):
+    assert wheel.stat().st_size < 1_000_000
+    version, cited = hpctrip.__version__, (ROOT / "CITATION.cff").read_text()
+    assert wheel.name.startswith(f"hpctrip-{version}-")
+    if ".dev" not in version:
+        date = re.search(r"^date-released: (.*)$", cited, re.MULTILINE).group(1)
+        assert f"\nversion: {version}\n" in cited
+        assert f"\n## {version} - {date}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("repository", ["", "https://host/owner/hpctrip"])
+def test_the_page_on_pypi_has_no_link_to_a_file_beside_it(source, tmp_path, repository):
+    made = built("wheel", source, tmp_path, HPCTRIP_REPOSITORY=repository)
+    with ZipFile(made) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
+        page = wheel.read(name).decode()
+    addresses = re.findall(r"\]\((.*?)\)", page)
+    assert addresses and all(address.startswith("https://") for address in addresses)
+    picture = f"({repository}/raw/v{hpctrip.__version__}/docs/images/first.png)"
+    assert (picture in page) == bool(repository)
 
 
 def test_a_wheel_writes_batch_scripts(installed, tmp_path):

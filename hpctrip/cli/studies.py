@@ -111,6 +111,17 @@ sweep_option = click.option(
     "into this new folder, an RO-Crate.",
 )
 @click.option(
+    "--author",
+    metavar='"NAME, ORGANIZATION <ADDRESS>"',
+    help="For --artifact: who made the runs; the name alone is enough.",
+)
+@click.option(
+    "--license",
+    "terms",
+    metavar="TERMS",
+    help="For --artifact: CC-BY-4.0, another SPDX identifier, or an address.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "latex"]),
@@ -188,7 +199,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
 
         for each in studies:
             folder = Path(args["artifact"], *([each.name] if len(studies) > 1 else []))
-            for text in write_artifact(each, folder):
+            for text in write_artifact(each, folder, args["author"], args["terms"]):
                 click.echo(printable(text, 1000))
     elif args["submitted"]:
         _submit(path, studies, [line for line in lines if line.can_be_made], args)

@@ -14,6 +14,8 @@ import hashlib
 import json
 import mimetypes
 import os
+import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -22,6 +24,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
@@ -37,6 +40,8 @@ from hpctrip.studies.tables import made_with, wall_s
 FILES, PLUGINS = "inputs/files", "inputs/plugins"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
+PAPER = "https://arxiv.org/abs/2507.17904"
+AUTHOR = re.compile(r"(?P<name>[^,<>]+)(, (?P<organization>[^<>]+?)( <(?P<url>https?://[^<>\s]+)>)?)?")
 ABOUT_RUN = ("command", "folder", "num_ranks", "slurm_cluster", "slurm_job", "slurm_nodes")
 """Attributes of a run that are columns of commands.csv."""
 README = """# {title}
@@ -54,9 +59,11 @@ software. Training data that inputs name are not part of the folder; `sources` i
 """
 
 
-def write_artifact(study: Study, folder: Path) -> list[str]:
-    """Write the artifact of the finished runs of a study into a new folder. Returns the lines to print. Raises
-    InputError if the folder exists or cannot be written, or no run is finished."""
+def write_artifact(study: Study, folder: Path, author: str | None, terms: str | None) -> list[str]:
+    """Write the artifact of the finished runs of a study into a new folder. `author` and `terms` are explained at
+    `_about`. Returns the lines to print. Raises InputError if they cannot be read, the folder exists or cannot be
+    written, or no run is finished."""
+    about = _about(author, terms)
     if os.path.lexists(folder):
         raise InputError(str(folder), "exists already", "name a new folder")
     study.conclude()
@@ -68,14 +75,20 @@ def write_artifact(study: Study, folder: Path) -> list[str]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as aside:
             made = Path(aside) / "artifact"
-            _fill(made, study, states, finished)
+            _fill(made, study, states, finished, about)
             os.rename(made, folder)
     except OSError as error:
         raise unwritable(folder, error) from error
     return [f"artifact: {folder}, {len(finished)} of {len(states)} runs"]
 
 
-def _fill(folder: Path, study: Study, states: list[RunState], finished: list[RunState]) -> None:
+def _fill(
+    folder: Path,
+    study: Study,
+    states: list[RunState],
+    finished: list[RunState],
+    about: dict[str, dict[str, Any]],
+) -> None:
     for name in (FILES, PLUGINS, "runs", "tables"):
         (folder / name).mkdir(parents=True)
     plugins: set[str] = set()
@@ -86,7 +99,7 @@ def _fill(folder: Path, study: Study, states: list[RunState], finished: list[Run
         shutil.copy(state.file, folder / "runs")
         for plugin in run_input.extensions.plugins:
             (folder / PLUGINS / Path(plugin.path).name).write_bytes(plugin.code)
-            plugins.add(f" --plugin {PLUGINS}/{Path(plugin.path).name}")
+            plugins.add(" --plugin " + shlex.quote(f"{PLUGINS}/{Path(plugin.path).name}"))
         for named in files_of_input(run_input):
             if not named.key.startswith(WORKLOAD):
                 for file in named.find(named.value):
@@ -112,7 +125,7 @@ def _fill(folder: Path, study: Study, states: list[RunState], finished: list[Run
     (folder / "README.md").write_text(
         README.format(title=study.title, name=study.file.name, profile=PROFILE, **counts)
     )
-    crate = _crate(folder, study, finished)
+    crate = _crate(folder, study, finished, about)
     (folder / "ro-crate-metadata.json").write_text(json.dumps(crate, indent=1, ensure_ascii=False))
     sums = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in _files(folder))
     (folder / "SHA256SUMS").write_text(sums)
@@ -128,31 +141,64 @@ def _command(state: RunState) -> dict[str, Any]:
     return {"identity": state.entry.identity, "run": state.entry.name} | times | hours | about
 
 
-def _crate(folder: Path, study: Study, finished: list[RunState]) -> dict[str, Any]:
-    """The RO-Crate's metadata: the folder, its files, the programs, and every run as an action."""
+def _about(author: str | None, terms: str | None) -> dict[str, dict[str, Any]]:
+    """{property of the folder: what it refers to}: its license, author and publisher, from texts such as "CC-BY-4.0"
+    and "Jane Doe, University of X <https://x.edu>". Raises InputError if a text cannot be read."""
+    if not terms:
+        stated = {"@id": "#license", "name": "no license", "description": "None is stated: ask the author."}
+    elif re.fullmatch(r"https?://\S+|[\w.+-]+", terms, re.ASCII):
+        address = terms if ":" in terms else f"https://spdx.org/licenses/{terms}"
+        stated = {"@id": address, "name": terms, "description": f"The license of this folder: {address}"}
+    else:
+        raise InputError(f"--license {terms}", "is no SPDX identifier and no address", "such as CC-BY-4.0")
+    about = {"license": stated | {"@type": "CreativeWork"}}
+    if author is not None:
+        who = AUTHOR.fullmatch(author)
+        if who is None:
+            form = 'write "NAME, ORGANIZATION <ADDRESS>", or the name alone'
+            raise InputError(f"--author {author}", "cannot be read", form)
+        about["author"] = {"@id": "#author", "@type": "Person", "name": who["name"]}
+        if who["organization"]:
+            employer = {
+                "@id": who["url"] or "#organization",
+                "@type": "Organization",
+                "name": who["organization"],
+            }
+            about["publisher"] = employer | ({"url": who["url"]} if who["url"] else {})
+            about["author"]["affiliation"] = {"@id": employer["@id"]}
+    return about
+
+
+def _crate(
+    folder: Path, study: Study, finished: list[RunState], about: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """The RO-Crate's metadata: the folder and what `about` says of it, its files, the programs, and every run as an
+    action."""
     actions, programs = [], {}
     for state in finished:
         facts = _command(state)
         assert state.file is not None
-        program = {"@id": f"#{facts['made_with'].replace(' ', '-')}", "@type": "SoftwareApplication"}
-        programs[facts["made_with"]] = program | {"name": "hpctrip", "softwareVersion": facts["made_with"]}
+        program = {"@id": f"{PAPER}#{facts['made_with'].replace(' ', '-')}", "@type": "SoftwareApplication"}
+        program |= {"name": "hpctrip", "url": PAPER, "softwareVersion": facts["made_with"]}
+        programs[facts["made_with"]] = program
         times = {"startTime": facts["started_utc"], "endTime": facts["ended_utc"]}
         actions.append(
             {
                 "@id": f"#{state.entry.identity}",
                 "@type": "CreateAction",
                 "name": state.entry.name,
-                "description": facts["command"],
+                "description": facts["command"] or "a run taken up from elsewhere",
                 "actionStatus": "http://schema.org/CompletedActionStatus",
                 "instrument": {"@id": program["@id"]},
-                "object": [{"@id": f"inputs/{state.entry.identity}.toml"}],
-                "result": [{"@id": f"runs/{state.file.name}"}],
+                "object": {"@id": f"inputs/{state.entry.identity}.toml"},
+                "result": {"@id": f"runs/{state.file.name}"},
             }
             | {name: time for name, time in times.items() if time}
+            | ({"agent": {"@id": "#author"}} if "author" in about else {})
         )
     files = [
         {
-            "@id": file.relative_to(folder).as_posix(),
+            "@id": quote(file.relative_to(folder).as_posix()),
             "@type": "File",
             "contentSize": str(file.stat().st_size),
             "encodingFormat": mimetypes.guess_type(file.name)[0] or "application/octet-stream",
@@ -169,11 +215,12 @@ def _crate(folder: Path, study: Study, finished: list[RunState]) -> dict[str, An
         "datePublished": datetime.now(UTC).isoformat(timespec="seconds"),
         "hasPart": _references(files),
         "mentions": _references(actions),
-    }
-    about = {"conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}, "about": {"@id": "./"}}
-    descriptor = {"@id": "ro-crate-metadata.json", "@type": "CreativeWork"} | about
+    } | {name: {"@id": entity["@id"]} for name, entity in about.items()}
+    standard = {"conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}, "about": {"@id": "./"}}
+    descriptor = {"@id": "ro-crate-metadata.json", "@type": "CreativeWork"} | standard
     profile = {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"}
-    return {"@context": CONTEXT, "@graph": [descriptor, root, profile, *programs.values(), *actions, *files]}
+    graph = [descriptor, root, profile, *about.values(), *programs.values(), *actions, *files]
+    return {"@context": CONTEXT, "@graph": graph}
 
 
 def _references(entities: Iterable[dict[str, Any]]) -> list[dict[str, str]]:

@@ -90,7 +90,7 @@ def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs
     actions = [entity for entity in crate["@graph"] if entity["@type"] == "CreateAction"]
     assert [action["name"] for action in actions] == NAMES
     for action in actions:
-        used = [*action["object"], *action["result"], action["instrument"]]
+        used = [action[name] for name in ("object", "result", "instrument")]
         assert all(part["@id"] in entities for part in used) and action["endTime"]
     commands = pd.read_csv(folder / "tables/commands.csv")
     assert commands["command"].notna().all() and commands["wall_h"].gt(0).all()
@@ -100,6 +100,36 @@ def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs
     study(made.folder, "--artifact", folder).check_refused(["exists already; name a new folder"])
     study(made.folder, "-o", "policy.k=4", "--artifact", tmp_path / "a").check_refused(["no finished run"])
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["artifact"]
+
+
+@pytest.mark.parametrize("author", [None, "Jane Doe", "Jane Doe, University of X <https://x.example>"])
+def test_an_artifact_is_the_process_run_crate_that_the_validator_asks_for(made, study, tmp_path, author):
+    """The properties that rocrate-validator 0.13 asks for, as docs/howto/studies.md says."""
+    options = ["--author", author, "--license", "CC-BY-4.0"] if author else []
+    study(made.folder, "--artifact", tmp_path / "artifact", *options)
+    crate = json.loads((tmp_path / "artifact" / "ro-crate-metadata.json").read_text())
+    entities = {entity["@id"]: entity for entity in crate["@graph"]}
+    root = entities["./"]
+    assert entities[root["license"]["@id"]].keys() >= {"name", "description"}  # required
+    assert not author or root["license"]["@id"] == "https://spdx.org/licenses/CC-BY-4.0"
+    who = {"@id": "#author"} if author else None
+    assert root.get("author") == who
+    for action in (entities[each["@id"]] for each in root["mentions"]):
+        assert action.get("agent") == who and action["description"]
+        program = entities[action["instrument"]["@id"]]
+        assert all(program[name].startswith("https://") for name in ("@id", "url"))
+        assert all(
+            isinstance(action[name], dict) for name in ("object", "result")
+        )  # one value, not a list of one
+    if author and "<" in author:
+        assert entities["#author"]["affiliation"] == root["publisher"] == {"@id": "https://x.example"}
+        assert entities["https://x.example"]["url"] == "https://x.example"
+
+
+@pytest.mark.parametrize("option", [("--author", "Jane, <x>"), ("--license", "as you like")])
+def test_an_author_or_a_license_that_cannot_be_read_is_refused(made, study, tmp_path, option):
+    study(made.folder, "--artifact", tmp_path / "new", *option).check_refused([" ".join(option)])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_figure_of_a_study_has_its_runs_and_labels_only_and_is_drawn_in_every_format(made, study, hpctrip):
