@@ -17,11 +17,11 @@ from hpctrip.figures.common.plot import FIGURES, Drawing, Plot
 __all__ = ["FIGURES", "Drawing", "Plot", "successor", "unknown_figure"]
 
 REGISTERED_BY_NAME = ("hpctrip.cluster.figures",)
-"""Packages of higher layers that add figures; imported by name, so that this layer does not depend on theirs."""
+"""Modules of higher layers that add figures; imported by name, so that this layer does not depend on theirs."""
 
-for _package in (__name__, *REGISTERED_BY_NAME):
-    import_module(_package)
-    import_all(_package)
+import_all(__name__)
+for _module in REGISTERED_BY_NAME:
+    import_module(_module)
 
 PAPER_FIGURES = {
     2: "power_utilisation",
