@@ -36,9 +36,6 @@ Tables = dict[str, Any]
 
 KeyPath = tuple[str, ...]
 """Tables and key, as in ("policy", "k")."""
-MOST_LEVELS = 50
-"""Most tables and lists within one another: far more than any input has, and fewer than Python can walk through."""
-_TOO_DEEP = f"tables and lists are nested deeper than {MOST_LEVELS} levels"
 _NAME = "NAME"
 """Stands for the name of a table that the user chooses."""
 
@@ -159,28 +156,9 @@ def _read_file(path: str) -> Tables:
     else:
         raise InputError(path, "no such file", suggest_scenario(path))
     try:
-        return parse_toml(text)
-    except ValueError as error:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(path, f"not valid TOML: {error}") from None
-
-
-def parse_toml(text: str) -> Tables:
-    """The tables of a TOML text. ValueError where it is none, or nested deeper than MOST_LEVELS."""
-    try:
-        tables = tomllib.loads(text)
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    level: list[Any] = [tables]
-    for _ in range(MOST_LEVELS):
-        level = [
-            value
-            for outer in level
-            if isinstance(outer, dict | list)
-            for value in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    if level:
-        raise ValueError(_TOO_DEEP)
-    return tables
 
 
 def _read_overrides(lines: Iterable[str]) -> Tables:
@@ -192,10 +170,10 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             if not equals:
                 raise tomllib.TOMLDecodeError("no =")
             try:
-                layer = parse_toml(line)
+                layer = tomllib.loads(line)
             except tomllib.TOMLDecodeError:
-                layer = parse_toml(f"{key}={json.dumps(value.strip())}")
-        except ValueError:
+                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+        except (ValueError, RecursionError):
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
         tables = deep(tables, layer)
     return tables
