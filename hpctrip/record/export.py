@@ -33,7 +33,7 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
     with open_checked(path, *KINDS) as file:
         results = read_results(Path(path), file, whole=False)
         for name in results.tables:
-            if table_checksum(_Columns(file[name])) != file[name].attrs["checksum"].decode():
+            if table_checksum(_columns(file[name])) != file[name].attrs["checksum"].decode():
                 raise ValueError(f"/{name} does not match its checksum")
         contents: dict[Path, bytes | Iterator[bytes]] = {
             Path(folder, f"{name}.csv"): _csv(file[name], results.columns.get(name, {}))
@@ -43,21 +43,11 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
         return write_new(contents | {Path(folder, "meta.json"): meta.encode() + b"\n"}, overwrite)
 
 
-class _Columns(Mapping[str, Column]):
-    """The columns of a group, of which each is read when it is asked for."""
-
-    def __init__(self, group: h5py.Group):
-        self._group = group
-
-    def __len__(self) -> int:
-        return len(self._group)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._group)
-
-    def __getitem__(self, name: str) -> Column:
-        about = self._group[name].attrs
-        return Column(_values(self._group[name]), about["unit"].decode(), about["description"].decode())
+def _columns(group: h5py.Group) -> Iterator[tuple[str, Column]]:
+    """The columns of a group by name, one at a time in memory."""
+    for name in group:
+        about = group[name].attrs
+        yield name, Column(_values(group[name]), about["unit"].decode(), about["description"].decode())
 
 
 def _values(dataset: h5py.Dataset, rows: slice = slice(None)) -> np.ndarray:

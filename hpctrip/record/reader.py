@@ -195,12 +195,13 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
         dataset = h5d.open(group.id, name.encode())  # the objects of h5py take five times as long
         unit, doc = (_attribute(dataset, about) for about in ("unit", "description"))
         table[name] = Column(_values(dataset), unit, doc)
-    if schema.table_checksum(table) != _attribute(group.id, "checksum"):
+    if schema.table_checksum(table.items()) != _attribute(group.id, "checksum"):
         raise ValueError(f"{group.name} does not match its checksum")
     frame = pd.DataFrame({name: column.values for name, column in table.items()})
-    later = {name: spec for name, spec in expected.items() if name not in table and "default" in spec}
-    for name, spec in later.items():
-        default = np.full(len(frame), spec["default"], dtype=spec["dtype"])
+    later = defaults(group, expected)
+    for name, value in later.items():
+        spec = expected[name]
+        default = np.full(len(frame), value, dtype=spec["dtype"])
         table[name] = Column(default, spec["unit"], spec["doc"])
         frame[name] = default
     frame.attrs["units"] = {name: column.unit for name, column in table.items()}
