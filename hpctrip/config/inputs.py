@@ -48,15 +48,13 @@ def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
     return [*map(_read_file, paths), _read_overrides(overrides)]
 
 
-def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
-    """`above` laid over `below`, table by table. A table that changes its `kind` replaces the one below: the keys of
-    another kind would not fit it. `root` is the class of the input; it gives the default kinds at every depth."""
-    return _merged(below, above, root)
+def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
+    """The table `new` laid over `old`, table by table; any other value replaces the old one. A table that changes its
+    `kind` replaces the one below, too: the keys of another kind would not fit it.
 
-
-def _merged(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
-    """`new` laid over `old`, two values of one place. `owner` is the component class there, or the Registry or Kinds
-    that chooses it; None: unknown."""
+    `owner` is the component class at this place, for a whole input its root; or the Registry or Kinds that chooses the
+    class; None: unknown. It gives the default kinds at every depth.
+    """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return new
     if owner is None or isinstance(owner, Registry):
@@ -67,11 +65,11 @@ def _merged(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
 
     def inner(key: str) -> Any:
         if isinstance(owner, Kinds):  # the key is the user's name for a table
-            return _merged(old[key], new[key], owner.registry, key)
+            return merge(old[key], new[key], owner.registry, key)
         field = owner.model_fields.get(key) if owner else None
         if field and (registry := registry_of(field)) is not None:
-            return _merged(old[key], new[key], registry, registry.default)
-        return _merged(old[key], new[key], field and (kinds_of(field) or component_of(field)))
+            return merge(old[key], new[key], registry, registry.default)
+        return merge(old[key], new[key], field and (kinds_of(field) or component_of(field)))
 
     return {**old, **new, **{key: inner(key) for key in new if key in old}}
 
