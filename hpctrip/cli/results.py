@@ -72,18 +72,15 @@ def watch(path: str) -> None:
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
-    from hpctrip.record.checkpoint import export_model
     from hpctrip.record.export import export as write
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT, or both")
     written = [*write(path, folder, overwrite)] if folder else []
-    if model and Path(model).suffix:
-        written.append(export_model(path, model, overwrite))
-    elif model:
-        from hpctrip.runner.export import export_folder
+    if model:
+        from hpctrip.runner.export import export_model
 
-        written += export_folder(path, model, overwrite)
+        written += export_model(path, model, overwrite)
     echo(*written)
 
 
