@@ -231,7 +231,7 @@ class Checkpointer:
     def resume_hint(self) -> str:
         """The command that resumes an interrupted run; it names the run's plug-ins again."""
         results = str(self._results)
-        sources = read_sources(self._metadata.get("sources", []), results)
+        sources = read_sources(self._metadata.get("sources", []))
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 
