@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -181,8 +180,7 @@ class Session:
                 return None
             if self.run_input.experiment.store.path is None and start.earlier_run is None:
                 return ResumePoint.of(start, aggregator.simulation)
-            saved_round = start.checkpoint.state.round if start.checkpoint else 0
-            stop, no_signals = self.interruption(saved_round), [0] * len(self.everyone)
+            stop, no_signals = self.interruption(start.saved_round), [0] * len(self.everyone)
             return CacheLookup(
                 aggregator,
                 start,
@@ -218,12 +216,14 @@ class Session:
 
         aggregator, start, experiment = self.aggregator, self.start, self.run_input.experiment
         assert aggregator is not None and start is not None
-        state, saved, everyone = point.state, start.checkpoint, self.everyone
-        before = saved.metadata if saved else {}
+        state, everyone = point.state, self.everyone
+        before = start.checkpoint.metadata if start.checkpoint else {}
         attributes, metadata = metadata_of(
             aggregator, self.run_input, everyone, self.sources, state.history, before, self.learning_key
         )
-        checkpointer, interruption = _checkpointer(start, metadata), self.interruption(state.round)
+        saved = start.saved_round, start.checkpoint_file
+        checkpointer = Checkpointer(experiment.checkpoint, start.path, self.run_input.toml, metadata, *saved)
+        interruption = self.interruption(state.round)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
             for line in (
@@ -279,13 +279,6 @@ def _sources(run_input: Input, task: Task, start: Start) -> tuple[list[Source], 
 def _say(line: str) -> None:
     """Print a line. The run goes on if the output breaks."""
     print(printable(line, 1000), file=BestEffortStream(sys.stdout), flush=True)
-
-
-def _checkpointer(start: Start, metadata: dict[str, Any]) -> Checkpointer:
-    """Rank 0's writer of checkpoints."""
-    rules, saved = start.run_input.experiment.checkpoint, start.checkpoint
-    saved_round = saved.state.round if saved else 0
-    return Checkpointer(rules, start.path, start.run_input.toml, metadata, saved_round, start.checkpoint_file)
 
 
 def _parts(
