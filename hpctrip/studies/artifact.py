@@ -54,8 +54,8 @@ software. Training data that inputs name are not part of the folder; `sources` i
 """
 
 
-def write_artifact(study: Study, folder: Path) -> list[str]:
-    """Write the artifact of the finished runs of a study into a new folder. Returns the lines to print. Raises
+def write_artifact(study: Study, folder: Path) -> str:
+    """Write the artifact of the finished runs of a study into a new folder. Returns the line to print. Raises
     InputError if the folder exists or cannot be written, or no run is finished."""
     if os.path.lexists(folder):
         raise InputError(str(folder), "exists already", "name a new folder")
@@ -72,7 +72,7 @@ def write_artifact(study: Study, folder: Path) -> list[str]:
             os.rename(made, folder)
     except OSError as error:
         raise unwritable(folder, error) from error
-    return [f"artifact: {folder}, {len(finished)} of {len(states)} runs"]
+    return f"artifact: {folder}, {len(finished)} of {len(states)} runs"
 
 
 def _fill(folder: Path, study: Study, states: list[RunState], finished: list[RunState]) -> None:
