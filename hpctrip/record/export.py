@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-from pydantic_core import to_json
 
 from hpctrip.base.io import json_text, write_new
-from hpctrip.record.merge import cell
+from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import defaults
 from hpctrip.record.results_file import KINDS, read_results
@@ -58,30 +55,9 @@ def _values(dataset: h5py.Dataset, rows: slice = slice(None)) -> np.ndarray:
 def _csv(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> Iterator[bytes]:
     """A table as CSV in pieces, with the defaults of columns that are newer than the file."""
     later = defaults(group, expected)
-    columns = [group[name] for name in group]
-    num_rows = len(columns[0])
-    yield _lines([[cell(name)] for name in (*group, *later)])
-    for start in range(0, num_rows, ROWS):
+    num_rows = len(group[next(iter(group))])
+    for start in range(0, num_rows, ROWS) or [0]:
         rows = slice(start, min(start + ROWS, num_rows))
-        added = [np.full(rows.stop - start, value) for value in later.values()]
-        yield _lines([_cells(values) for values in (*(_values(column, rows) for column in columns), *added)])
-
-
-def _cells(values: np.ndarray) -> list[Any]:
-    """The values as the cells of a CSV file: numbers as Python writes them, NaN as nothing."""
-    if values.dtype.kind == "O":
-        return list(map(cell, values))
-    if values.dtype.kind != "f":
-        return values.tolist()
-    # JSON has the same digits in a fifth of the time, and another form for the smallest and largest numbers
-    cells = to_json(values.tolist()).decode()[1:-1].split(",")
-    size = np.abs(values)
-    for row in np.flatnonzero(~((size >= 1e-4) & (size < 1e16))).tolist():
-        cells[row] = "" if np.isnan(values[row]) else repr(values[row].item())
-    return cells
-
-
-def _lines(columns: list[list[Any]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
-    return text.getvalue().encode()
+        columns = {name: _values(group[name], rows) for name in group}
+        added = {name: np.full(rows.stop - start, value) for name, value in later.items()}
+        yield csv_bytes(columns | added, with_header=start == 0)
