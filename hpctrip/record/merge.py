@@ -99,8 +99,12 @@ def _plain(values: list[Any]) -> np.ndarray:
     """The values as numbers if all are (None: NaN), else as texts (None: empty)."""
     if all(value is None or type(value) in (int, float) for value in values):
         return np.array([np.nan if value is None else value for value in values])
-    texts = ["" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values]
-    return np.array(texts, dtype=object)
+    return np.array(list(map(setting_text, values)), dtype=object)
+
+
+def setting_text(value: Any) -> str:
+    """The value of an input key as text; empty where the key is absent."""
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def _refuse_others(path: Path, as_csv: Path) -> None:
