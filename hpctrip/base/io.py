@@ -164,9 +164,9 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def digest_of_file(path: str | Path, place: str = "") -> str:
+def digest_of_file(path: str | Path) -> str:
     """The content digest of a file, read in pieces. InputError as for `read_file`."""
-    with _opened(path, place or str(path)) as file:
+    with _opened(path, str(path)) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 

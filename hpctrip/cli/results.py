@@ -27,12 +27,11 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from hpctrip.base.io import json_text
     from hpctrip.record.reader import open_runs
     from hpctrip.record.results_file import open_results
-    from hpctrip.record.show import facts
     from hpctrip.record.show import show as summary
 
     runs = open_runs(paths, opened=partial(open_results, whole=False))
     if as_json:
-        rows = ({"path": run.path, "status": run.status} if status else facts(run) for run in runs)
+        rows = ({"path": run.path, "status": run.status} if status else run.kind.facts(run) for run in runs)
         click.echo(json_text({"runs": list(rows)}))
         return
     for run in runs:
@@ -73,18 +72,15 @@ def watch(path: str) -> None:
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
-    from hpctrip.record.checkpoint import export_model
     from hpctrip.record.export import export as write
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT, or both")
     written = [*write(path, folder, overwrite)] if folder else []
-    if model and Path(model).suffix:
-        written.append(export_model(path, model, overwrite))
-    elif model:
-        from hpctrip.runner.export import export_folder
+    if model:
+        from hpctrip.runner.export import export_model
 
-        written += export_folder(path, model, overwrite)
+        written += export_model(path, model, overwrite)
     echo(*written)
 
 

@@ -15,6 +15,7 @@ from hpctrip.base.text import printable
 from hpctrip.cli.arguments import (
     FILE,
     Speed,
+    echo,
     echo_list,
     input_options,
     out_option,
@@ -180,8 +181,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
 
     studies = _read(path, args, checked=not args["listed"])
     for ledger in args["imports"]:
-        line = import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs")
-        click.echo(printable(line, 1000))
+        echo(import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs"))
     lines = runs.chosen(studies, args["only"])
     if args["listed"]:
         for line in lines:
@@ -191,7 +191,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
         from hpctrip.studies.plan import report
 
         for text in report(lines, args["jobs"] or capacity()[0], args["samples_per_second"]):
-            click.echo(printable(text, 1000))
+            echo(text)
     elif args["figures"]:
         _draw(studies, args["figures"])
     elif args["artifact"]:
@@ -199,8 +199,7 @@ def _study(path: str, args: dict[str, Any]) -> None:
 
         for each in studies:
             folder = Path(args["artifact"], *([each.name] if len(studies) > 1 else []))
-            for text in write_artifact(each, folder, args["author"], args["terms"]):
-                click.echo(printable(text, 1000))
+            echo(write_artifact(each, folder, args["author"], args["terms"]))
     elif args["submitted"]:
         _submit(path, studies, [line for line in lines if line.can_be_made], args)
     else:
@@ -214,8 +213,7 @@ def _draw(studies: list[Study], figures: tuple[str, ...]) -> None:
     pictures = [Picture.of_text(text) for text in figures]
     for study in studies:
         for picture in pictures:
-            for line in study.draw(picture):
-                click.echo(printable(line, 1000))
+            echo(*study.draw(picture))
 
 
 def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def watch(
     changed_at = snapshot[0] / 1e9 if snapshot else clock()
     is_readable = True
     while run.status == RUNNING:
-        is_silent = clock() - changed_at > _silent_s(run)
+        is_silent = clock() - changed_at > max(SILENT_S, 10 * run.rounds["wall_s"].tail(RECENT).max())
         # in this order, as the writer releases its lock after the last version
         is_gone = (snapshot and is_abandoned(path)) or (is_silent and not is_held(path))
         if is_gone and _stamp(path) == snapshot:
@@ -91,11 +91,6 @@ def recent_summary(run: Run) -> str:
     energy = f"; {joules / sums['wall_s']:.1f} W, {samples / joules:.4g} samples/J" if joules > 0 else ""
     sizes = f"{k.min()} to {k.max()} sites"
     return f"last {len(rounds)} rounds: {sizes}, {shares}; {samples / sums['wall_s']:,.1f} samples/s{energy}"
-
-
-def _silent_s(run: Run) -> float:
-    """Seconds without a change after which the run may be taken to be killed, see `SILENT_S`."""
-    return max(SILENT_S, 10 * run.rounds["wall_s"].tail(RECENT).max())
 
 
 def _stamp(path: str | Path) -> tuple[int, ...]:

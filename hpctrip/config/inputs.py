@@ -36,9 +36,6 @@ Tables = dict[str, Any]
 
 KeyPath = tuple[str, ...]
 """Tables and key, as in ("policy", "k")."""
-MOST_LEVELS = 50
-"""Most tables and lists within one another: far more than any input has, and fewer than Python can walk through."""
-_TOO_DEEP = f"tables and lists are nested deeper than {MOST_LEVELS} levels"
 _NAME = "NAME"
 """Stands for the name of a table that the user chooses."""
 
@@ -51,15 +48,13 @@ def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
     return [*map(_read_file, paths), _read_overrides(overrides)]
 
 
-def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
-    """`above` laid over `below`, table by table. A table that changes its `kind` replaces the one below: the keys of
-    another kind would not fit it. `root` is the class of the input; it gives the default kinds at every depth."""
-    return _merged(below, above, root)
+def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
+    """The table `new` laid over `old`, table by table; any other value replaces the old one. A table that changes its
+    `kind` replaces the one below, too: the keys of another kind would not fit it.
 
-
-def _merged(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
-    """`new` laid over `old`, two values of one place. `owner` is the component class there, or the Registry or Kinds
-    that chooses it; None: unknown."""
+    `owner` is the component class at this place, for a whole input its root; or the Registry or Kinds that chooses the
+    class; None: unknown. It gives the default kinds at every depth.
+    """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return new
     if owner is None or isinstance(owner, Registry):
@@ -70,11 +65,11 @@ def _merged(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
 
     def inner(key: str) -> Any:
         if isinstance(owner, Kinds):  # the key is the user's name for a table
-            return _merged(old[key], new[key], owner.registry, key)
+            return merge(old[key], new[key], owner.registry, key)
         field = owner.model_fields.get(key) if owner else None
         if field and (registry := registry_of(field)) is not None:
-            return _merged(old[key], new[key], registry, registry.default)
-        return _merged(old[key], new[key], field and (kinds_of(field) or component_of(field)))
+            return merge(old[key], new[key], registry, registry.default)
+        return merge(old[key], new[key], field and (kinds_of(field) or component_of(field)))
 
     return {**old, **new, **{key: inner(key) for key in new if key in old}}
 
@@ -159,28 +154,9 @@ def _read_file(path: str) -> Tables:
     else:
         raise InputError(path, "no such file", suggest_scenario(path))
     try:
-        return parse_toml(text)
-    except ValueError as error:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(path, f"not valid TOML: {error}") from None
-
-
-def parse_toml(text: str) -> Tables:
-    """The tables of a TOML text. ValueError where it is none, or nested deeper than MOST_LEVELS."""
-    try:
-        tables = tomllib.loads(text)
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    level: list[Any] = [tables]
-    for _ in range(MOST_LEVELS):
-        level = [
-            value
-            for outer in level
-            if isinstance(outer, dict | list)
-            for value in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    if level:
-        raise ValueError(_TOO_DEEP)
-    return tables
 
 
 def _read_overrides(lines: Iterable[str]) -> Tables:
@@ -192,10 +168,10 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             if not equals:
                 raise tomllib.TOMLDecodeError("no =")
             try:
-                layer = parse_toml(line)
+                layer = tomllib.loads(line)
             except tomllib.TOMLDecodeError:
-                layer = parse_toml(f"{key}={json.dumps(value.strip())}")
-        except ValueError:
+                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+        except (ValueError, RecursionError):
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
         tables = deep(tables, layer)
     return tables

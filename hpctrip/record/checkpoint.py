@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_suffix, check_writable, read_file, remove_file, replace_file
+from hpctrip.base.io import read_file, remove_file, replace_file
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.config.sources import PLUGINS, read_sources
@@ -160,32 +160,6 @@ def find(source: str) -> tuple[Checkpoint, Path, list[str]]:
     return checkpoint, path, faults
 
 
-def export_model(source: str, out: str, overwrite: bool = False) -> Path:
-    """Write the global model of a run to `out`, a safetensors file (it holds no code, and PyTorch, JAX and others read
-    it), and return its path.
-
-    The file holds float32 arrays by parameter name (the trained ones of a model with frozen parts, such as LoRA), and
-    the round, clock and input as metadata. `source` is the results file, whose newest intact checkpoint is exported, or
-    one of its checkpoints. Raises InputError where there is no checkpoint, where it does not name its parameters, and
-    where `out` exists and `overwrite` is false, or cannot be written.
-    """
-    from safetensors.numpy import save
-
-    check_suffix(out, [".safetensors"])
-    check_writable(out, overwrite)
-    checkpoint, place, _ = find(source)
-    arrays = named_arrays(checkpoint, place)
-    metadata = {
-        "format": "pt",
-        "round": str(checkpoint.state.round),
-        "clock_s": repr(checkpoint.state.clock_s),
-        "input_toml": checkpoint.input_toml,
-        "made_by": f"hpctrip, {Path(source).name}",
-    }
-    replace_file(out, save(arrays, metadata))
-    return Path(out)
-
-
 def named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:
     """{name: array} of the parameters and buffers of a checkpoint, the file at `place`. Raises InputError where it does
     not name them."""
@@ -257,7 +231,7 @@ class Checkpointer:
     def resume_hint(self) -> str:
         """The command that resumes an interrupted run; it names the run's plug-ins again."""
         results = str(self._results)
-        sources = read_sources(self._metadata.get("sources", []), results)
+        sources = read_sources(self._metadata.get("sources", []))
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 

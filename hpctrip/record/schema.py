@@ -255,13 +255,13 @@ def empty_bytes(num_sites: int) -> int:
     return 55_000 + 8 * 10 * num_sites
 
 
-def table_checksum(table: Table) -> str:
-    """BLAKE2b digest of names, units, descriptions and values of a table, in hexadecimal digits.
+def table_checksum(columns: Iterable[tuple[str, Column]]) -> str:
+    """BLAKE2b digest of the names, units, descriptions and values of a table's columns, in hexadecimal digits.
 
     It does not depend on the machine: numbers are hashed as little-endian bytes.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for name, (values, unit, doc) in table.items():
+    for name, (values, unit, doc) in columns:
         values = np.asarray(values)
         if values.dtype.kind in "OUT":
             kind, data = "text", json.dumps(values.tolist()).encode()

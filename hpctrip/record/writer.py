@@ -107,7 +107,7 @@ def write_table(file: h5py.File, name: str, table: Table, doc: str, index: str |
     """Write one table, a group of columns of equal length, in their order. `index` names its index column, which
     becomes an HDF5 dimension scale."""
     group = file.create_group(name, track_order=True)
-    _annotate(group, description=doc, checksum=schema.table_checksum(table))
+    _annotate(group, description=doc, checksum=schema.table_checksum(table.items()))
     for column, (values, unit, doc) in table.items():
         values = np.asarray(values)
         values = _utf8(values.tolist()) if values.dtype.kind in "OUT" else values

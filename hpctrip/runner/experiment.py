@@ -52,11 +52,7 @@ from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
-REGISTERED_BY_NAME = ("hpctrip.cluster.site_power",)
-"""Modules of higher layers that register components; they are imported by name, as layers may not import upwards."""
-
-for _module in REGISTERED_BY_NAME:
-    import_module(_module)
+import_module("hpctrip.cluster.site_power")  # registers a power model; by name, as it is of a higher layer
 
 
 class Experiment(Component):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 
 from rich import progress as bars
 from rich.console import Console
@@ -29,17 +28,9 @@ class Progress:
     """Context that prints a run's settings, every round, and at the end its stop reason and results file. The run goes
     on if the output breaks (a closed terminal, a broken pipe)."""
 
-    def __init__(
-        self,
-        aggregator: Aggregator,
-        path: str,
-        history: History,
-        quiet: bool = False,
-        watch: Callable[[State], None] | None = None,
-    ):
-        """`history` are the rounds before this start; `quiet`: nothing is printed; `watch` is called after every
-        round."""
-        self.aggregator, self.path, self.watch = aggregator, path, watch
+    def __init__(self, aggregator: Aggregator, path: str, history: History, quiet: bool = False):
+        """`history` are the rounds before this start; `quiet`: nothing is printed."""
+        self.aggregator, self.path = aggregator, path
         self.stop = aggregator.experiment.stop
         stream = BestEffortStream(sys.stdout)
         # Under a launcher print lines only: Open MPI gives a rank a pseudo-terminal even if its own output is a file.
@@ -88,8 +79,6 @@ class Progress:
         assert row is not None
         self.console.print(round_line(row))
         self.bar.update(self.bar.task_ids[0], completed=state.round)
-        if self.watch:
-            self.watch(state)
 
     def say(self, line: str) -> None:
         """Print one more line."""

@@ -57,6 +57,11 @@ class Start:
     finished: bool = False
     """Whether the run has ended before and nothing is left to do."""
 
+    @property
+    def saved_round(self) -> int:
+        """The round of `checkpoint`; 0 where there is none."""
+        return self.checkpoint.state.round if self.checkpoint else 0
+
 
 @dataclass(frozen=True, eq=False)
 class ResumePoint:

