@@ -30,26 +30,26 @@ def report(plan: Plan) -> Group:
     facts = {
         "scenario": f"{e.name}, seed {e.seed}: policy {e.policy.kind} over {host.num_sites} sites",
         "ranks": f"{ranks.size}: {len(ranks.hosts)} host(s)"
-        + (", rank 0 is the aggregator" if ranks.size > 1 else " that is aggregator too"),
+        + (", rank 0 is the aggregator" if ranks.size > 1 else ", which is also the aggregator"),
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
         "local training": local_training(resolved(host.work)),
         "model": f"{host.num_params:,} parameters",
         "exchange": f"per rank and round: {size_text(exchange['up'])} up, {size_text(exchange['down'])} down, "
         f"{size_text(exchange['counters'] + exchange['message'])} of counters and assignment; "
-        f"{plan.exchange_s(last):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
+        f"{plan.exchange_s(last):.2g} s per round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
         "simulated WAN": f"updates of {aggregator.updates}",
-        "memory, a host": ", ".join(
+        "memory per host": ", ".join(
             f"{name} {size_text(memory[name])}" for name in HOST_PARTS if memory[name]
         )
-        + f"; besides: activations, and the process itself (this one: {size_text(plan.process_bytes)})",
-        "memory, aggregator": size_text(memory["aggregator"]) if ranks.size > 1 else "as the host",
-        "speed of a host": (f"{speed.train_per_s:,.0f} samples/s trained" if speed_known else "not known")
+        + f"; plus activations and the process itself ({size_text(plan.process_bytes)} here)",
+        "memory, aggregator": size_text(memory["aggregator"]) if ranks.size > 1 else "as on the host",
+        "speed per host": (f"{speed.train_per_s:,.0f} samples/s trained" if speed_known else "unknown")
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
         f"{_duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
         if speed_known
-        else "not known",
+        else "unknown",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
         + (
             f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size_text(written['checkpoint'])} each; "
@@ -66,7 +66,7 @@ def report(plan: Plan) -> Group:
 
 def _rounds_table(plan: Plan) -> Table:
     table = Table(
-        title="first rounds, no accuracy gain assumed", title_justify="left", box=None, pad_edge=False
+        title="first rounds, assuming no accuracy gain", title_justify="left", box=None, pad_edge=False
     )
     counts = ("round", "sites", "arrive", "blocks")
     for name in (*counts, "duration s", "clock h", "busiest host", "idle", "wall s"):

@@ -18,7 +18,7 @@ def warnings(plan: Plan) -> list[str]:
     needed = sum(plan.memory[name] for name in HOST_PARTS)
     if needed > plan.host_memory_bytes:
         lines.append(
-            f"a host needs {size_text(needed)}, and activations besides, but has {size_text(plan.host_memory_bytes)}; "
+            f"a host needs {size_text(needed)}, plus activations, but has {size_text(plan.host_memory_bytes)}; "
             "use a smaller model, or smaller blocks (engine.sites_per_block, engine.lanes)"
         )
     if note := idle_hosts(host, [r.assignment for r in rounds], "in any of these rounds"):
@@ -35,12 +35,12 @@ def warnings(plan: Plan) -> list[str]:
     if host.hosts_kind == "cpu" and busy > 1 and busy * threads > cores:
         lines.append(
             f"{busy} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
-            f"{busy * threads / cores:.2g} times as long as said here; -n {max(1, cores // threads) + 1} fills them"
+            f"{busy * threads / cores:.2g} times as long as predicted; -n {max(1, cores // threads) + 1} fills them"
         )
     sizes = host.num_samples
     if (small := int((sizes < host.work.batch_size).sum())) > 0:
         lines.append(
-            f"{small} of {len(sizes)} shards have fewer samples (least {sizes.min()}) than one batch of "
+            f"{small} of {len(sizes)} shards have fewer samples (minimum {sizes.min()}) than one batch of "
             f"{host.work.batch_size}"
         )
     target, chance = e.stop.target_accuracy, 1 / host.task.num_classes
@@ -50,7 +50,9 @@ def warnings(plan: Plan) -> list[str]:
         lines.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
     seen = sum(batch.stop - batch.start for batch in host.eval_batches)
     if seen < 1000:
-        lines.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
+        lines.append(
+            f"accuracy is measured on {seen} samples: its resolution is {1 / seen:.2g}, and its noise is larger"
+        )
     lines += e.network.warnings()
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
