@@ -315,7 +315,7 @@ def inline_toml(value: Any, place: str) -> str:
     try:
         return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
     except TypeError:
-        problem = f"a {type(value).__name__} is no value of an input"
+        problem = f"a {type(value).__name__} is not a value of an input"
         raise InputError(place, problem, "give a number, text or list") from None
 
 

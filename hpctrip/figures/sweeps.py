@@ -201,7 +201,7 @@ def lowest(points: dict[int, Times]) -> list[int]:
 
 
 def best_in_words(low: list[int], points: dict[int, Times]) -> str:
-    """The k with the lowest mean, and those that are not told apart from it."""
+    """The k with the lowest mean, and those that are not significantly different from it."""
     if not low:
         return "none, no k reached the target with every seed"
     best, *tied = low
@@ -211,7 +211,7 @@ def best_in_words(low: list[int], points: dict[int, Times]) -> str:
     if not points[best].has_interval:
         return f"{lowest_mean}; one seed has no interval, so nothing says that it is best"
     of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
-    return f"{lowest_mean}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
+    return f"{lowest_mean}; not significantly different from k = {', '.join(map(str, tied))}{of_all}"
 
 
 def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
@@ -260,7 +260,9 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
     axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     if tied:
         ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
-        axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
+        axes.plot(
+            low, [points[k].hours for k in low], "o", label="not significantly above the lowest", **ring
+        )
 
 
 def means_of(points: dict[int, Times]) -> dict[int, Estimate]:

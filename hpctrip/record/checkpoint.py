@@ -186,13 +186,13 @@ class Checkpointing(Component):
     """Intervals of the checkpoints beside the results file; nothing here changes a result."""
 
     enabled: bool = True
-    """Write checkpoints at all."""
+    """Whether to write checkpoints."""
     every_s: Seconds = Field(60.0, ge=0)
     """Wall time between two checkpoints."""
     max_fraction: float = Field(0.005, gt=0, le=1)
-    """Upper bound on the fraction of the wall time that writing takes; where it is reached, every_s is exceeded."""
+    """Maximum fraction of the wall time spent on writing; the interval exceeds every_s if necessary."""
     every_rounds: int | None = Field(None, ge=1)
-    """Also write one every this number of rounds, whatever it costs."""
+    """Also write one every this number of rounds, regardless of the cost."""
 
 
 class Checkpointer:

@@ -240,7 +240,7 @@ def _resumed(
         before.refuse_other_input(start.run_input)
     notes = [
         *(f"skipped: {fault}" for fault in faults),
-        f"going on after round {checkpoint.state.round}, from {file}",
+        f"resuming after round {checkpoint.state.round}, from {file}",
     ]
     return replace(
         start,

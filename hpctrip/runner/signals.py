@@ -42,8 +42,8 @@ class Interrupt(Component):
     """Signals, at any rank, that end the run after the round in progress. A second SIGINT (Ctrl-C) ends it at once,
     with exit code 130."""
     margin_rounds: int = Field(3, ge=0)
-    """End the run when the remaining time of the job, by SLURM_JOB_END_TIME or job_s, is less than that of this many
-    rounds and two checkpoints, but not before this start has made a round."""
+    """End the run when the remaining time of the job, by SLURM_JOB_END_TIME or job_s, is less than the time of this
+    many rounds and two checkpoints, but not before one round per start."""
     job_s: Seconds | None = Field(None, gt=0)
     """Wall time of this job, for jobs without Slurm. It counts from the start of this process, or from
     HPCTRIP_JOB_START (seconds since 1970)."""

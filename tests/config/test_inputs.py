@@ -327,5 +327,5 @@ def test_a_value_of_one_line_is_read_back_as_it_was():
     value = {"a": 1, "two words": nested, "nothing": {}, "none": []}
     assert tomllib.loads(f"key = {inline_toml(value, 'key')}") == {"key": value}
     assert inline_toml(np.float64(0.25), "key") == "0.25"
-    with pytest.raises(InputError, match=r"key\.part: a set is no value of an input"):
+    with pytest.raises(InputError, match=r"key\.part: a set is not a value of an input"):
         inline_toml({"part": {1}}, "key")

@@ -158,7 +158,7 @@ def test_a_line_of_json_holds_the_numbers_of_a_round(recorded, rows):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("inp.toml", "inp.toml: exists and is no file of a run's rounds as JSON"),
+        ("inp.toml", "inp.toml: exists and is not a file of a run's rounds as JSON"),
         ("run.h5", "run.h5: is the results file of the run"),
     ],
 )

@@ -343,4 +343,4 @@ def test_an_exception_of_a_plug_in_names_its_file_and_line(command, hpctrip, tmp
     ended = hpctrip(command[0], "input.toml", "--plugin", "broken.py", *command[1:])
     last = ended.err.splitlines()[-1]
     assert last.startswith("hpctrip: broken.py, line 9, in Broken.select: ZeroDivisionError: ")
-    assert ended.code == 1 and "Traceback" in ended.err and "a fault of hpctrip" not in ended.err
+    assert ended.code == 1 and "Traceback" in ended.err and "a bug in hpctrip" not in ended.err

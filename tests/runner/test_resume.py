@@ -130,7 +130,7 @@ def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, u
     last.write_bytes(last.read_bytes()[:-100])
     assert_same(resume(out), undisturbed)
     output = capsys.readouterr().out
-    assert "run.h5.ckpt0: is damaged" in output and "going on after round 2" in output
+    assert "run.h5.ckpt0: is damaged" in output and "resuming after round 2" in output
 
 
 def flip_in_its_input(path):

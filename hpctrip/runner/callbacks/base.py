@@ -79,7 +79,7 @@ class Callback(Component):
     start_limit_s: ClassVar[float] = 10.0
     """Longest time that `start` may take. All other calls have 10 s."""
     enabled: bool = True
-    """false: it is not called, as if its table were absent."""
+    """false: disabled, as if its table were absent."""
 
     def check(self) -> None:
         """Raise InputError, with a hint, where a package that it needs is not installed. Called before the run."""
