@@ -158,11 +158,8 @@ class Recorder:
         meta: Mapping[str, Any],
         sites: Table,
         clock: Callable[[], float] = time.perf_counter,
-        on_first: Callable[[], None] | None = None,
     ):
-        """`on_first` is called once the first snapshot is written, which replaces an earlier file."""
         self._path = path
-        self._on_first = on_first
         self._meta = {"created_utc": _now_utc(), **meta}
         self._sites = sites
         self._clock = clock
@@ -179,9 +176,6 @@ class Recorder:
         """Write a snapshot; the last one has the attributes `status`, `stop_reason` and `params_digest`."""
         start = self._clock()
         write_run(self._path, {**self._meta, **final_meta, "updated_utc": _now_utc()}, self._sites, history)
-        if self._on_first:
-            self._on_first()
-            self._on_first = None
         end = self._clock()
         self._due = end + WRITE_SHARE * (end - start)
 
