@@ -89,19 +89,9 @@ def pack(checkpoint: Checkpoint) -> bytes:
 
 
 def history_arrays(history: History) -> dict[str, np.ndarray]:
-    """The columns of a history as the arrays of a container. Inverse of `history_of`."""
+    """The columns of a history as the arrays of a container. Inverse of `schema.history_of`."""
     tables = schema.tables(history).items()
     return {f"{table}/{name}": column.values for table, names in tables for name, column in names.items()}
-
-
-def history_of(arrays: Arrays) -> History:
-    """The history in the arrays of a container, with the defaults of columns that are newer than the file."""
-    for table, names in schema.TABLES.items():
-        num_rows = len(arrays[table]["round"])
-        for name, spec in names.items():
-            if "default" in spec and "is_counted" not in spec:
-                arrays[table].setdefault(name, np.full(num_rows, spec["default"], dtype=spec["dtype"]))
-    return schema.history_of(arrays)
 
 
 def model_bytes(num_params: int, num_slots: int, num_site_values: int) -> int:
@@ -113,7 +103,8 @@ def unpack(data: bytes, place: str) -> Checkpoint:
     """Parse the bytes of a checkpoint. Raises InputError, naming `place`, where they are not an intact checkpoint."""
     header, arrays = _FILE.unpack(data, place)
     model = Model.of(arrays)
-    state = State(header["round"], header["clock_s"], history_of(arrays), header["stop_reason"])
+    history = schema.history_of(arrays)
+    state = State(header["round"], header["clock_s"], history, header["stop_reason"])
     return Checkpoint(state, model, header["input_toml"], header["about"])
 
 
