@@ -118,10 +118,10 @@ def generations(results: str | Path) -> list[Path]:
     return [Path(f"{results}{suffix}") for suffix in SUFFIXES]
 
 
-def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[str]]:
+def newest(results: str | Path) -> tuple[Checkpoint, Path, list[str]] | None:
     """The newest intact checkpoint beside a results file: (checkpoint, its path, faults of the other one).
 
-    (None, None, []) where there is no checkpoint. Raises InputError, naming each, where all that exist are damaged.
+    None where there is no checkpoint. Raises InputError, naming each, where all that exist are damaged.
     """
     intact, faults = [], []
     for path in generations(results):
@@ -134,7 +134,7 @@ def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[st
     if not intact:
         if faults:
             raise InputError(faults=faults)
-        return None, None, []
+        return None
     checkpoint, path = max(intact, key=lambda pair: pair[0].state.round)
     return checkpoint, path, [str(fault) for fault in faults]
 
@@ -144,11 +144,10 @@ def find(source: str) -> tuple[Checkpoint, Path, list[str]]:
     InputError where there is none."""
     if Path(source).suffix in SUFFIXES:
         return read(source), Path(source), []
-    checkpoint, path, faults = newest(source)
-    if checkpoint is None or path is None:
-        looked = " and ".join(map(str, generations(source)))
-        raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
-    return checkpoint, path, faults
+    if saved := newest(source):
+        return saved
+    looked = " and ".join(map(str, generations(source)))
+    raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
 
 
 def named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:

@@ -202,7 +202,7 @@ def test_the_same_command_starts_goes_on_and_does_nothing_more(tmp_path, undistu
 def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished(tmp_path, undisturbed):
     out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
     run(out, off, rounds=2)
-    assert newest(out)[0] is None
+    assert newest(out) is None
     found = again(out, off, rounds=2)
     assert found.meta["starts"] == open_run(out).meta["starts"]
     # the file is from before [faults] existed
@@ -264,7 +264,7 @@ def test_a_new_run_that_fails_at_its_start_leaves_the_one_that_it_was_to_replace
     assert {path: path.read_bytes() for path in (out, *generations(out))} == before
     monkeypatch.undo()
     replace("seed=3", "checkpoint.enabled=false")
-    assert open_run(out).meta["seed"] == 3 and newest(out)[0] is None
+    assert open_run(out).meta["seed"] == 3 and newest(out) is None
 
 
 @pytest.fixture
@@ -351,7 +351,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lo
     replace = os.replace
 
     def full(source, target):
-        if what in str(target)[-6:] and newest(out)[0] and newest(out)[0].state.round == 2:
+        if what in str(target)[-6:] and newest(out) and newest(out)[0].state.round == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(source, target)
 
