@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -196,14 +196,13 @@ class Checkpointer:
         metadata: Mapping[str, Any],
         saved_round: int = 0,
         newest: Path | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ):
         """`newest` is the checkpoint from which the run resumes, and `saved_round` its round; None: a new run, which
-        replaces that of any checkpoints there are. `clock` is the wall clock in seconds."""
+        replaces that of any checkpoints there are."""
         self._replaced = set(generations(results)) if newest is None else set()
-        self._rules, self._results, self._newest, self._clock = rules, results, newest, clock
+        self._rules, self._results, self._newest = rules, results, newest
         self._input_toml, self._metadata = input_toml, metadata
-        self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
+        self._saved, self._end, self.cost_s, self.spent_s = saved_round, time.perf_counter(), 0.0, 0.0
 
     @property
     def unsaved(self) -> str:
@@ -237,16 +236,16 @@ class Checkpointer:
         rules, rounds = self._rules, state.round - self._saved
         if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
             return False
-        waited_s = self._clock() - self._end
+        waited_s = time.perf_counter() - self._end
         paced = waited_s >= max(rules.every_s, self.cost_s / rules.max_fraction)
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
     def save(self, state: State, model: Model) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
-        start = self._clock()
+        start = time.perf_counter()
         checkpoint = Checkpoint(state, model, self._input_toml, self._metadata)
         self._newest = write(self._results, checkpoint, self._newest)
         self._replaced.discard(self._newest)
-        self._saved, self._end = state.round, self._clock()
+        self._saved, self._end = state.round, time.perf_counter()
         self.cost_s = self._end - start
         self.spent_s += self.cost_s
