@@ -84,13 +84,13 @@ def _plugin_file(cls: type[Component]) -> str:
 _registries: list[Registry] = []
 
 
-class Registry(Mapping[str, type[Component]]):
-    """Named components of one sort. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input type."""
+class Registry(dict[str, type[Component]]):
+    """Components of one sort by their kinds. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input
+    type."""
 
     def __init__(self, sort: str, default: str = ""):
-        self.sort = sort
-        self.default = default
-        self._classes: dict[str, type[Component]] = {}
+        super().__init__()
+        self.sort, self.default = sort, default
         _registries.append(self)
 
     def add(self, cls: type[Component]) -> type[Component]:
@@ -101,23 +101,14 @@ class Registry(Mapping[str, type[Component]]):
         """
         if not cls.kind:
             raise ValueError(f"{self.sort} {cls.__name__} has no kind")
-        holder = self._classes.get(cls.kind, cls)
+        holder = self.get(cls.kind, cls)
         if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
             taken_by = _plugin_file(holder) or f"{holder.__module__}.{holder.__qualname__}"
             raise ValueError(
                 f"{self.sort} {cls.__name__}: kind {cls.kind!r} is already taken by {taken_by}; choose another"
             )
-        self._classes[cls.kind] = cls
+        self[cls.kind] = cls
         return cls
-
-    def __getitem__(self, name: str) -> type[Component]:
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def field(self) -> Any:
         """The pydantic type of an input table whose `kind` chooses among the registered classes.
