@@ -211,12 +211,13 @@ def _as(values: Any, dtype: str) -> np.ndarray:
 def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
     """Rebuild the exact history from {table: {column: [rows]}}. Inverse of `tables`.
 
-    The tables are sorted by round. Raises KeyError for a missing column.
+    The tables are sorted by round. Columns that are newer than a file have the defaults of the row classes. Raises
+    KeyError where another column is missing.
     """
     rounds = {
         name: np.asarray(arrays["rounds"][name]).tolist()
         for name, spec in TABLES["rounds"].items()
-        if name in arrays["rounds"] or "is_counted" not in spec
+        if name in arrays["rounds"] or "default" not in spec
     }
     cohorts = _split(arrays["rounds_sites"], columns(CohortRound), rounds["round"])
     candidates = _split(arrays["candidates"], columns(Candidates), rounds["round"])
@@ -237,10 +238,11 @@ def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
 def _split(
     arrays: Mapping[str, np.ndarray], names: Mapping[str, Any], rounds: list[int]
 ) -> list[dict[str, np.ndarray]]:
-    """The rows of each of these rounds in a table that is sorted by round."""
+    """The rows of each of these rounds in a table that is sorted by round; `names` describes its columns."""
+    present = [name for name, spec in names.items() if name in arrays or "default" not in spec]
     starts, ends = (np.searchsorted(arrays["round"], rounds, side) for side in ("left", "right"))
     return [
-        {name: np.asarray(arrays[name][start:end]) for name in names}
+        {name: np.asarray(arrays[name][start:end]) for name in present}
         for start, end in zip(starts, ends, strict=True)
     ]
 

@@ -241,12 +241,7 @@ class Session:
             )
             rank0 = Rank0(
                 aggregator,
-                Recorder(
-                    start.path,
-                    attributes,
-                    site_columns(aggregator),
-                    on_first=checkpointer.remove_replaced,
-                ),
+                Recorder(start.path, attributes, site_columns(aggregator)),
                 checkpointer,
                 interruption,
                 progress,

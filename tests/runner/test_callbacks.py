@@ -90,7 +90,8 @@ def recorded(tmp_path_factory, hpctrip, tiny):
     before = dict(CALLBACKS)
     lines = ("-o", "stop.max_rounds=2")
     yield folder, hpctrip("run", tiny, folder / "mine.toml", *lines, "--out", folder / "run.h5")
-    CALLBACKS._classes = before
+    CALLBACKS.clear()
+    CALLBACKS.update(before)
 
 
 @pytest.fixture(scope="module")
