@@ -51,8 +51,8 @@ def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) ->
     """Say what a run would have taken under another clock, network, power or policy.
 
     The input is the one stored in FILE.h5, with files and -o lines laid over it. Where the same sites train in every
-    round, nothing is trained and it takes seconds; where other sites do, the run is trained, from where a store's
-    rounds end. What training itself sees may not change. Plug-ins must be named again.
+    round, nothing is trained and it takes seconds; where other sites do, the run is trained, from where the
+    cached rounds end. What training itself sees may not change. Plug-ins must be named again.
     """
     with Guardian() as guardian:
         from hpctrip.record.reader import open_run
