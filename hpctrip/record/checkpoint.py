@@ -60,7 +60,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run after a round. With the same input the run continues from it with the same bits, on any number
+    """The state of a run after a round. With the same input the run continues from it, bitwise the same, on any number
     of ranks."""
 
     state: State

@@ -201,8 +201,8 @@ class StudyFile(Component):
     """Input files, relative to the study file, merged left to right below everything else. What they leave
     out has its default."""
     overlays: list[PathName] = []
-    """Input files, relative to the study file, laid over every run, and over those of the studies that it includes:
-    above `common`, below the small form, axes and seeds."""
+    """Config layers: input files, relative to the study file, over every run, those of the studies that it includes,
+    too: above `common`, below the small form, axes and seeds."""
     seeds: Seeds | None = list(range(10))
     """A list, or a range such as "0..9"; innermost in the order of the runs. None (not possible in a file): the seed of
     the input."""

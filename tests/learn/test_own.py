@@ -140,6 +140,28 @@ def test_a_model_of_ones_own_is_a_plug_in_that_resume_asks_for(hpctrip, tiny, fo
     assert len(open_run(folder / "run.h5").rounds) == 4
 
 
+OTHER_NETS = {
+    "speech": ("nn.Sequential(nn.Flatten(), nn.Linear(98 * 40, num_classes))", 3921 * 3),
+    "shakespeare": ("nn.Embedding(num_classes, num_classes)", 80 * 80),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_NETS)
+def test_speech_and_text_take_a_model_of_ones_own(kind, hpctrip, tiny, tiny_workloads, folder):
+    body, num_params = OTHER_NETS[kind]
+    (folder / "net.py").write_text(f"from torch import nn\n\ndef Net(num_classes):\n    return {body}\n")
+    lines = [*tiny_workloads[kind], "workload.model='net.py:Net'", "stop.max_rounds=1"]
+    ended = hpctrip("run", tiny, *(word for line in lines for word in ("-o", line)), "--out", "run.h5")
+    assert ended.code == 0, ended.err
+    assert open_run(folder / "run.h5").meta["num_params"] == num_params
+
+
+def test_prepared_texts_do_not_depend_on_the_model():
+    few = {"sentences": {"roles": 3, "characters": 1500}}
+    default, own = (WORKLOADS["shakespeare"](**few, **model) for model in ({}, {"model": "net.py:Net"}))
+    assert own.folder(0) == default.folder(0)
+
+
 def test_only_the_code_that_an_input_uses_in_the_end_is_run(folder):
     (folder / "below.toml").write_text("workload.model = 'none.py:Net'\n")
     assert json.loads(read_input(["below.toml"], ["workload.model='leaf'"]).json)["plugins"] == []

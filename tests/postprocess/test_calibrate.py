@@ -67,9 +67,9 @@ def test_the_best_point_and_what_is_told_apart_are_printed_and_written(fit, tmp_
     verdicts = pd.read_csv(tmp_path / "profile.csv").set_index(["constant", "value"])["verdict"]
     assert verdicts.to_dict() == {
         ("speed", "fast"): "best",
-        ("speed", "slow"): "told apart",
+        ("speed", "slow"): "significantly worse",
         ("clock", "a"): "best",
-        ("clock", "b"): "not told apart",
+        ("clock", "b"): "not significantly worse",
     }
     points = pd.read_csv(tmp_path / "points.csv")
     assert points["PowerTrip h"].tolist() == [1.05, 1.1, 30] and list(points["is"]) == ["exact"] * 3

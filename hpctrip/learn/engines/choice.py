@@ -68,8 +68,8 @@ class EngineChoice(Component):
     """Precision of matrix products and convolutions in training; anything but float32 changes results, in the third
     digit or so. tf32 does nothing on a CPU."""
     deterministic: bool = True
-    """On GPUs, only algorithms that give the same bits every time; an operation that has none ends the run with its
-    name. false: any algorithm. CPUs have no others."""
+    """On GPUs, only bitwise reproducible algorithms; an operation that has none ends the run with its name. false: any
+    algorithm. CPUs have no others."""
     sites_per_block: _BlockSize = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)

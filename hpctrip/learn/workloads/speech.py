@@ -17,11 +17,13 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
+from hpctrip.config.identity import Added
+from hpctrip.config.plugins import CodeName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, speech
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload, own_model
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
@@ -57,8 +59,11 @@ class Speech(SampledWorkload):
     client_map: Annotated[PathName | None, Reads()] = Field(None, min_length=1)
     """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner of
     a training clip is then its client; clips without one are not trained on. None: the owner is the speaker."""
+    model: Added[Literal["kwt"] | CodeName] = "kwt"
+    """`kwt`: the Keyword Transformer; `"file.py:Name"`: a class or function of yours that Name(num_classes) makes a
+    model, which takes [B, 98, 40]: 40 coefficients of 98 moments."""
     depth: int = Field(12, ge=1, le=24)
-    """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
+    """Transformer blocks of `kwt`: 12 is KWT-1; fewer train faster and are no longer that model."""
     chirps: Chirps = Chirps()
     """Synthesis of the synthetic words; ignored with data from files."""
 
@@ -87,7 +92,7 @@ class Speech(SampledWorkload):
             train=train,
             test=test,
             num_classes=num_classes,
-            build_model=partial(KWT, num_classes, self.depth),
+            build_model=own_model(self.model, num_classes) or partial(KWT, num_classes, self.depth),
             prepare=torch.Tensor.float,
             loss=F.cross_entropy,
             source=f"{self.origin}: {num_classes} words, {len(train):,} training clips of {owners}, {len(test):,} test "

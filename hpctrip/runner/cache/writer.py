@@ -104,8 +104,8 @@ class CacheWriter:
         elif before != params_digest and not self._differs:
             self._differs = True
             self._say(
-                f"warning: round {row.round}, trained again, gave other bits than those in the store: "
-                "training does not repeat itself here"
+                f"warning: round {row.round}, trained again, differs from the cached one: training is not bitwise "
+                "reproducible here"
             )
 
     def close(self) -> None:
@@ -126,4 +126,4 @@ class CacheWriter:
         except HpctripError as error:
             self._works = False
             self.close()
-            self._say(f"warning: the store is not filled any more: {error}")
+            self._say(f"warning: the cache is no longer filled: {error}")

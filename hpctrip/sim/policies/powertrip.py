@@ -19,7 +19,7 @@ class PowerToCost(Component):
     """Ranking by the power-to-cost score (Sec. 3.1, Eq. 8), whose weights follow the update size M.
 
     wc = M^s / (M^s + M0^s), wp = 1 - wc: small updates favour power, large ones favour closeness. The default score
-    P^wp / L^wc is a reading: in a plain wp P / (wc L) the weights cancel from the ranking.
+    P^wp / L^wc is an interpretation: in a plain wp P / (wc L) the weights cancel from the ranking.
     """
 
     score: Literal["power-law", "difference"] = "power-law"
