@@ -88,7 +88,7 @@ class RunState:
 
 
 class RunStore:
-    """Runs of a folder, addressed by identity. Raises InputError if the folder, or one in it, is no folder."""
+    """Runs of a folder, addressed by identity. Raises InputError if the folder, or one in it, is not a folder."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)

@@ -48,10 +48,13 @@ def test_a_file_is_read_whole(tmp_path):
 )
 def test_anything_else_is_refused_in_one_line(tmp_path, make, problem):
     make(tmp_path / "a")
-    for read in (read_file, digest_of_file):
+    for read, place in (
+        (lambda path: read_file(path, "sites.path"), "sites.path"),
+        (digest_of_file, tmp_path / "a"),
+    ):
         with pytest.raises(InputError, match=problem) as caught:
-            read(tmp_path / "a", "sites.path")
-        assert str(caught.value).startswith("sites.path: ") and "\n" not in str(caught.value)
+            read(tmp_path / "a")
+        assert str(caught.value).startswith(f"{place}: ") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
