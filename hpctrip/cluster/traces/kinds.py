@@ -138,14 +138,14 @@ class Openb(TraceFile):
         """The pods that are jobs."""
         table = self.table("name", "num_gpu", "creation_time", "scheduled_time", "deletion_time")
         gpus = table.integers("num_gpu")
-        table.refuse("num_gpu", (gpus < 0) | (gpus > 1024), "is no number of GPUs from 0 to 1,024")
+        table.refuse("num_gpu", (gpus < 0) | (gpus > 1024), "is not a number of GPUs from 0 to 1,024")
         created_s, deleted_s = table.numbers("creation_time"), table.numbers("deletion_time")
         scheduled_s = table.numbers("scheduled_time", may_lack=True)
         beyond = (created_s < 0) | (created_s > LONGEST_S)
         table.refuse(
             "creation_time",
             beyond,
-            f"is no time from 0 to {LONGEST_S:g} s",
+            f"is not a time from 0 to {LONGEST_S:g} s",
             "subtract the first of them from all",
         )
         ends_early = deleted_s < np.fmax(scheduled_s, created_s)
