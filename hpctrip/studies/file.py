@@ -107,7 +107,7 @@ class Axis(Component):
         if self.variants is not None and self.name is None:
             raise ValueError("needs a name")
         if self.key == "seed":
-            raise ValueError("the seed is no axis: use seeds")
+            raise ValueError("the seed is not an axis: use seeds")
         if self.title in (*COLUMNS, *LAST_COLUMNS):
             raise ValueError(f"cannot be called {self.title}, as a column of the ledger is")
         labels = [v.label for v in self.variants or ()]
@@ -222,7 +222,7 @@ class StudyFile(Component):
     def _check_moved(cls, tables: Any) -> Any:
         if isinstance(tables, dict) and "readings" in tables:
             raise ValueError(
-                "readings: is no table any more; leave it out: postprocess/claims.py of the source tree has --readings"
+                "readings: is no longer a table; leave it out: postprocess/claims.py of the source tree has --readings"
             )
         return tables
 

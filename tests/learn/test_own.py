@@ -98,7 +98,7 @@ def test_wrong_arrays_are_one_clear_line(arrays, complaint, tmp_path):
     ("line", "complaint"),
     [
         ("workload={kind='images', data='none'}", "there is no file or folder none; give a folder with"),
-        ("workload={kind='images', data='broken.csv'}", "line 2: path = 'none.png' is no file"),
+        ("workload={kind='images', data='broken.csv'}", "line 2: path = 'none.png' is not a file"),
         ("workload={kind='arrays', data='none.npz'}", "there are no arrays at none.npz"),
         ("workload.model='heavy'", "must be 'light' or 'leaf', or 'heavy' is not of the form file.py:Name"),
         ("workload.model='none.py:Net'", "plugins: 'none.py': no such file"),

@@ -159,9 +159,9 @@ class SampledWorkload(PreparedWorkload):
     """Base of the prepared workloads of whose data a run may take a random subset."""
 
     train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all."""
+    """Number of training samples, a random subset by the run's seed. Absent: all."""
     test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test samples, likewise. None: all."""
+    """Number of test samples, a random subset by the run's seed. Absent: all."""
 
     def subset(self, part: str, num_samples: int, source: str, seed: int) -> np.ndarray:
         """Sorted indices of a random subset of the `num_samples` that `source` has of a part: as many as the key

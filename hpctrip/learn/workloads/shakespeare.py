@@ -53,9 +53,9 @@ class Shakespeare(SampledWorkload):
     data: Annotated[PathName, Reads(unless="sentences", find=partial(files.all_parts, **_FILES))] = Field(
         "sentences", min_length=1
     )
-    """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
-    folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
-    text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
+    """`"sentences"`: synthetic text by invented roles, no download; otherwise a file or a folder of files, gzipped or
+    not, which are combined: LEAF's JSON (folders `train` and `test` define the split; otherwise every role is split by
+    time), JSON of the form {"play/ROLE": text}, or plain text (.txt) in blocks of `ROLE:` and its lines."""
     predict: Literal["last", "every"] = "last"
     """Characters to predict from a window of 80. `last`: the one that follows it (LEAF); `every`: after each of the 80
     the next one, 80 predictions for the same work, in loss and accuracy (McMahan et al. 2017). The model is the
@@ -64,10 +64,10 @@ class Shakespeare(SampledWorkload):
     """`lstm`: LEAF's; `"file.py:Name"`: a class or function of yours that Name(80) makes a model, which takes [B, 80]
     int64, the symbols' numbers, and gives [B, 80] logits; with `every` [B, 80, 80], for each character."""
     stride: int | None = Field(None, ge=1)
-    """Characters from the start of one window to the next. None: 1 with `last` (LEAF's), 80 with `every`: every
-    character is then predicted once."""
+    """Characters from the start of one window to the next. Absent: 1 with `last` (as in LEAF), 80 with `every`, so
+    that every character is predicted once."""
     min_characters: int = Field(WINDOW + 1, ge=WINDOW + 1)
-    """Roles that speak fewer are left out. 81: those without a single window."""
+    """Roles with fewer characters are omitted. 81: those without a single window."""
     sentences: Sentences = Sentences()
     """Amount of synthetic text; ignored with data from files."""
 

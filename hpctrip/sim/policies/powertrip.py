@@ -25,9 +25,9 @@ class PowerToCost(Component):
     score: Literal["power-law", "difference"] = "power-law"
     """power-law: P^wp / L^wc. difference: wp P - wc L, both min-max normalised over the sites."""
     reference_bytes: Bytes = Field(1.5 * GB, gt=0)
-    """M0: the update size at which power and cost weigh the same."""
+    """M0: update size at which power and cost have the same weight."""
     steepness: float = Field(1.0, ge=0)
-    """s: how fast the weights turn with M; 0 keeps both at one half."""
+    """s: how fast the weights change with M; 0 keeps both at one half."""
     power_weight: float | None = Field(None, ge=0, le=1)
     """wp, fixed; absent: follows M."""
 
