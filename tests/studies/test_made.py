@@ -310,6 +310,16 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
 
 
+def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctrip):
+    """The domain of a power trace, beside constant power."""
+    lines = ("-o", "stop.max_rounds=1", "--sweep", "power.kind=trace,constant", "--out", copied / "out/mixed")
+    assert hpctrip("run", copied / "base.toml", *lines).code == 0
+    sites = pd.read_csv(copied / "out/mixed/sites.csv", keep_default_na=False).groupby("identity")[
+        "trace_domain"
+    ]
+    assert sorted(set(names) == {""} for _, names in sites) == [False, True]
+
+
 def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, study):
     before = state_of(copied)
     ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
