@@ -312,7 +312,16 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
 
 def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctrip):
     """The domain of a power trace, beside constant power."""
-    lines = ("-o", "stop.max_rounds=1", "--sweep", "power.kind=trace,constant", "--out", copied / "out/mixed")
+    lines = (
+        "-o",
+        "policy.k=2",
+        "-o",
+        "stop.max_rounds=1",
+        "--sweep",
+        "power.kind=trace,constant",
+        "--out",
+        copied / "out/mixed",
+    )
     assert hpctrip("run", copied / "base.toml", *lines).code == 0
     sites = pd.read_csv(copied / "out/mixed/sites.csv", keep_default_na=False).groupby("identity")[
         "trace_domain"
