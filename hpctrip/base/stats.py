@@ -10,8 +10,8 @@ How two configurations are compared (`compare`), everywhere in tables, figures a
 * Where both configurations have such seeds, be it the same seed or different ones, the ratio is "unknown". Seeds are
   never left out for that: the others would be the easy ones.
 * One of the two is faster where the interval lies on one side of 1. A bound decides in its own direction only, by a
-  sign test over the seeds whose order is certain: six of six are needed, or nine of ten. Else the difference
-  is not significant.
+  sign test over the seeds whose order is certain: six of six are needed, or nine of ten. Otherwise the difference is
+  not significant.
 * Equal times are a tie, whatever the order of the input.
 """
 
@@ -147,12 +147,12 @@ class Estimate:
 
     @property
     def verdict(self) -> str:
-        """Verdict of a ratio of times on the first of the two: faster, slower, or no significant difference."""
+        """Verdict of a ratio of times on the first of the two: faster, slower, or not significant, and why."""
         if self.bound == UNKNOWN or not self.n:
             return UNKNOWN
         slower = self.lies_above(1.0)
         if slower is None:
-            return "no interval" if self.n == 1 else "no significant difference"
+            return "no interval" if self.n == 1 else "not significant"
         return "slower" if slower else "faster"
 
     def text(self, form: str = "{:.3g}") -> str:

@@ -154,5 +154,5 @@ def store_option(command: Callable[..., None]) -> Callable[..., None]:
         lines = () if store is None else (f"store.path={json.dumps(store)}",)
         command(overrides=(*overrides, *lines), **others)
 
-    text = "Cache of trained rounds: take those there from it, and add new ones (store.path)."
+    text = "Cache of trained rounds: reuse its rounds, and add new ones (store.path)."
     return click.option("--store", type=FILE, metavar="DIR", help=text)(with_store)

@@ -48,11 +48,11 @@ def resume(source: str, out: str | None, **run_input: Texts) -> None:
 @overwrite_option
 @store_option
 def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) -> None:
-    """Say what a run would have taken under another clock, network, power or policy.
+    """Compute the time of a run under another clock, network, power or policy.
 
-    The input is the one stored in FILE.h5, with files and -o lines laid over it. Where the same sites train in every
-    round, nothing is trained and it takes seconds; where other sites do, the run is trained, from where the
-    cached rounds end. What training itself sees may not change. Plug-ins must be named again.
+    The input is that of FILE.h5, overridden by files and -o options. If the same sites train in every round, nothing
+    is trained and it takes seconds. Otherwise rounds that are not in the cache are trained. Keys that affect training
+    may not change. Plug-ins must be named again.
     """
     with Guardian() as guardian:
         from hpctrip.record.reader import open_run

@@ -264,7 +264,7 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
             low,
             [points[k].hours for k in low],
             "o",
-            label="not significantly different from the lowest",
+            label="not significantly above the lowest",
             **ring,
         )
 
