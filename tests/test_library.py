@@ -94,7 +94,7 @@ def test_values_of_every_sort_reach_the_input(tmp_path):
 def test_bad_input_is_an_error_that_says_all(tmp_path):
     with pytest.raises(hpctrip.InputError, match=r"policy\.k"):
         hpctrip.run(overrides={"policy.kind": "static", "policy.k": -1}, out=tmp_path / "run.h5")
-    with pytest.raises(hpctrip.InputError, match="seed: a object is no value"):
+    with pytest.raises(hpctrip.InputError, match="seed: a object is not a value"):
         hpctrip.run(overrides={"seed": object()}, out=tmp_path / "run.h5")
     with pytest.raises(hpctrip.InputError, match="no such file"):
         hpctrip.open(tmp_path / "none.h5")

@@ -1,4 +1,4 @@
-"""Reference made from the program while the site is built, so that none of it can be out of date.
+"""Reference pages generated from the program while the site is built, so they are never out of date.
 
 Input keys and commands are pages of their own (`hpctrip.cli.reference`), and so are documents that lie outside of
 docs/. In other pages `<!-- generated: NAME -->` stands for one of the `PARTS`.
@@ -43,32 +43,32 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Put every part into its place. Raises KeyError for an unknown one."""
+    """Replace each placeholder by its generated part. Raises KeyError for an unknown name."""
     return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(PARTS[match[1]]()), markdown)
 
 
 def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTIONS) -> Iterator[str]:
-    """The columns of each table of a results file."""
+    """Columns of each table of a results file."""
     for table, names in tables.items():
         text = descriptions[table]
         yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"
         rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in names.items())
-        yield markdown_table(("column", "unit", "what it is"), rows)
+        yield markdown_table(("column", "unit", "meaning"), rows)
 
 
 def cluster_columns() -> Iterator[str]:
-    """The same of a results file of a cluster."""
+    """Columns of each table of a cluster's results file."""
     yield from columns(results.TABLES, results.DESCRIPTIONS)
 
 
 def attributes() -> Iterator[str]:
-    """Its attributes."""
+    """Attributes of a results file."""
     rows = ((f"`{name}`", attribute.doc) for name, attribute in ATTRIBUTES.items())
-    yield markdown_table(("attribute", "what it is"), rows)
+    yield markdown_table(("attribute", "meaning"), rows)
 
 
 def library() -> Iterator[str]:
-    """The names of `import hpctrip`: functions, the classes that they return, errors."""
+    """Public names of `import hpctrip`: functions, the classes that they return, errors."""
     offered = {name: getattr(hpctrip, name) for name in hpctrip.__all__}
     for name, member in offered.items():
         if inspect.isfunction(member):
@@ -76,7 +76,7 @@ def library() -> Iterator[str]:
             yield f"\n## hpctrip.{name}\n\n{call}\n\n{inspect.getdoc(member)}"
     for cls in (hpctrip.Run, hpctrip.Cluster):
         yield f"\n## hpctrip.{cls.__name__}\n\n{inspect.getdoc(cls)}\n"
-        yield markdown_table(("member", "what it is"), _members(cls))
+        yield markdown_table(("member", "meaning"), _members(cls))
     yield "\n## Errors\n"
     rows = (
         (f"`hpctrip.{name}`", inspect.getdoc(error).splitlines()[0], str(error.exit_code))
@@ -100,7 +100,7 @@ def _members(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def _signature(function: Callable[..., object], between: str = "\n    ") -> str:
-    """As it is called: without `self`, and in lines of their own where `between` asks for it."""
+    """Signature without `self`; long ones with each parameter after `between`."""
     # annotations are texts, in quotes
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
     text = text.replace("(self, ", "(").replace("(self)", "()")

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_unpacked
-from hpctrip.base.text import shown, unknown_name
+from hpctrip.base.text import counted, shown, unknown_name
 
 _DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")
 """A decimal number: not nan, inf, 1_000, or digits of other scripts."""
@@ -62,7 +62,9 @@ class Table:
         """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
         texts = self.column(name)
         values = np.array([float(text) if _DECIMAL.fullmatch(text) else np.nan for text in texts], np.float64)
-        wrong = ~np.isfinite(values) & self._filled(name, may_lack)
+        wrong = ~np.isfinite(values)
+        if may_lack:
+            wrong &= np.array(texts, object).astype(bool)
         comma = wrong.any() and "," in texts[int(wrong.argmax())]
         self.refuse(name, wrong, "is not a finite number", "write a decimal point" if comma else "")
         return values
@@ -83,8 +85,9 @@ class Table:
 
     def texts(self, name: str) -> Sequence[str]:
         """A column of texts, none empty, [R]."""
-        self.refuse(name, ~self._filled(name, True), "is missing")
-        return self.column(name)
+        texts = self.column(name)
+        self.refuse(name, ~np.array(texts, object).astype(bool), "is missing")
+        return texts
 
     def refuse(self, name: str, wrong: np.ndarray, problem: str, way_out: str = "") -> None:
         """Raise InputError for the first row that is `wrong` [R]."""
@@ -92,11 +95,6 @@ class Table:
             row = int(wrong.argmax())
             value = shown(self.column(name)[row])
             raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", way_out)
-
-    def _filled(self, name: str, may_lack: bool) -> np.ndarray:
-        """[R] bool: rows that must hold a value, which are all rows unless fields may be empty."""
-        texts = self.column(name)
-        return np.fromiter(map(bool, texts), bool, len(texts)) | (not may_lack)
 
 
 def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> Table:
@@ -115,7 +113,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
         row = int((widths != width).argmax())
         raise InputError(
             f"{place}, line {lines[row]}",
-            f"not a CSV file (has {_fields(widths[row])}, but the header has {_fields(width)})",
+            f"not a CSV file (has {counted(widths[row], 'field')}, but the header has {counted(width, 'field')})",
             _way_out(body.partition("\n")[0]),
         )
     header = fields[:width]
@@ -176,7 +174,3 @@ def _parsed(text: str, place: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
     except csv.Error as error:
         raise InputError(f"{place}, line {line}", f"not a CSV file ({error})", "check the quotes") from None
     return np.array(lines), np.array([len(row) for row in rows]), [field for row in rows for field in row]
-
-
-def _fields(number: int) -> str:
-    return f"{number:,} field{'s' if number != 1 else ''}"

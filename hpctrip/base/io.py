@@ -89,7 +89,7 @@ def check_folder(path: str | Path) -> None:
     for part in (path, *path.parents):
         if os.path.lexists(part):
             if not os.path.isdir(part):
-                raise InputError(str(part), "is no folder", "name a folder, or what is to become one")
+                raise InputError(str(part), "is not a folder", "name an existing or a new folder")
             return
 
 
@@ -148,7 +148,7 @@ def _opened(path: str | Path, place: str) -> Iterator[BinaryIO]:
     # the message names the path unless the place ends with it
     its = "" if place == str(path) or place.endswith(("'", '"')) else f"{path}: "
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a pipe would block
-        raise InputError(place, f"{its}is no regular file", "give the path of a file")
+        raise InputError(place, f"{its}is not a regular file", "give the path of a file")
     try:
         with open(path, "rb") as file:
             yield file
@@ -164,9 +164,9 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def digest_of_file(path: str | Path, place: str = "") -> str:
+def digest_of_file(path: str | Path) -> str:
     """The content digest of a file, read in pieces. InputError as for `read_file`."""
-    with _opened(path, place or str(path)) as file:
+    with _opened(path, str(path)) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
@@ -269,7 +269,7 @@ def _check_file(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a directory")
     if path.exists() and not path.is_file():
-        raise InputError(str(path), "is no regular file", "choose another name")
+        raise InputError(str(path), "is not a regular file", "choose another name")
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

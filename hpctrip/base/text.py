@@ -67,11 +67,8 @@ def printable_toml(text: str) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; line ends and bars within cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    cells = [[" ".join(cell.split()).replace("|", r"\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def shown(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -21,14 +21,8 @@ def numbers(
     values: object, shape: tuple[int, ...], low: float, high: float, place: str, what: str
 ) -> np.ndarray:
     """`values` as float64 of `shape`, all within [low, high]."""
-    if (
-        isinstance(values, np.ndarray)
-        and values.dtype == np.float64
-        and values.shape == shape
-        and low <= values.min(initial=high)  # false for NaN
-        and values.max(initial=low) <= high
-    ):
-        return values  # all is well: no words are needed, and this is asked several times a round
+    if _is_valid(values, np.float64, shape, low, high):
+        return values
     bound = f"it must be {_sort('number', shape)} from {low:g} to {high:g}"
     try:
         array = np.asarray(values, dtype=np.float64)
@@ -41,13 +35,7 @@ def integers(
     values: object, shape: tuple[int, ...], low: int, high: int, place: str, what: str
 ) -> np.ndarray:
     """`values` as int64 of `shape`, all within [low, high]; whole numbers of another type are none."""
-    if (
-        isinstance(values, np.ndarray)
-        and values.dtype == np.int64
-        and values.shape == shape
-        and low <= values.min(initial=high)
-        and values.max(initial=low) <= high
-    ):
+    if _is_valid(values, np.int64, shape, low, high):
         return values
     bound = f"it must be {_sort('integer', shape)} from {low} to {high}"
     try:
@@ -82,6 +70,19 @@ def positive(value: object, place: str, what: str) -> float:
     if number == 0:
         raise InputError(place, f"gave {what} = 0", "it must be above 0")
     return number
+
+
+def _is_valid(
+    values: object, dtype: type, shape: tuple[int, ...], low: float, high: float
+) -> TypeGuard[np.ndarray]:
+    """Whether `values` need neither conversion nor a message: the usual case, asked several times a round."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.dtype == dtype
+        and values.shape == shape
+        and bool(low <= values.min(initial=high))  # false for NaN
+        and bool(values.max(initial=low) <= high)
+    )
 
 
 def _sort(noun: str, shape: tuple[int, ...]) -> str:

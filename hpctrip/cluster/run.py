@@ -108,7 +108,7 @@ def replay(run: ClusterRun, plugins: Sequence[Plugin] = (), data: Sequence[str] 
     The arguments are those of `hpctrip.runner.replay.replay`. Raises NotReplayable if plug-ins or files are missing.
     """
     try:
-        recorded = read_sources(run.meta["sources"], run.path)
+        recorded = read_sources(run.meta["sources"])
         run_plugins(recorded, run, plugins)
         scenario = scenario_of(with_files(run.input, named_files(scenario_of(run.input)), data))
         if other := other_files(run, recorded, [file.source() for file in named_files(scenario)]):

@@ -39,13 +39,10 @@ class Source(NamedTuple):
         return f"{self.key} {self.path} blake2b:{self.digest}"
 
 
-def read_sources(texts: object, place: object) -> list[Source]:
-    """The sources whose texts, `str(source)`, are stored in a file at `place`. InputError where they are none."""
+def read_sources(texts: Iterable[str]) -> list[Source]:
+    """The sources of texts as `str(source)` makes them."""
     form = re.compile(r"([\w.]+) (.*) blake2b:([0-9a-f]+)", re.DOTALL)
-    matches = [form.fullmatch(str(text)) for text in (texts if isinstance(texts, list) else [texts])]
-    if not all(matches):
-        raise InputError(str(place), "does not say clearly what its run read", "restore a copy")
-    return [Source(*match.groups()) for match in matches if match]
+    return [Source(*form.fullmatch(text).groups()) for text in texts]
 
 
 def differing(recorded: Iterable[Source], current: Iterable[Source]) -> list[tuple[Source, Source]]:

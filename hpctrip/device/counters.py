@@ -191,15 +191,14 @@ class Zone:
             raise Unavailable(f"{self._path}: {_reason(error)}") from error
 
 
-def cpus(tree: Path | None = None) -> Counters:
+def cpus() -> Counters:
     """The counters of this machine's CPU packages, and of their memory where that is counted on its own. Raises
     Unavailable where there are none, or where they may not be read.
 
     Cores and graphics are part of their package and "psys" holds the packages, so these are not counted again.
     """
-    tree = tree or TREE
     shown = []
-    for folder in sorted(tree.glob("intel-rapl:*")):
+    for folder in sorted(TREE.glob("intel-rapl:*")):
         try:
             name = (folder / "name").read_text().strip()
         except OSError:
@@ -213,7 +212,7 @@ def cpus(tree: Path | None = None) -> Counters:
             zones.append(zone)
     packages = sum(zone.is_package for zone in zones)
     if not packages:
-        raise Unavailable("; ".join(still) or f"no CPU counters (RAPL) in {tree}")
+        raise Unavailable("; ".join(still) or f"no CPU counters (RAPL) in {TREE}")
     memory = " with memory" if packages < len(zones) else ""
     return Counters(f"{counted(packages, 'CPU package')}{memory} (RAPL)", zones, still)
 

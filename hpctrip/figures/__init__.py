@@ -16,12 +16,8 @@ from hpctrip.figures.common.plot import FIGURES, Drawing, Plot
 
 __all__ = ["FIGURES", "Drawing", "Plot", "successor", "unknown_figure"]
 
-REGISTERED_BY_NAME = ("hpctrip.cluster.figures",)
-"""Packages of higher layers that add figures; imported by name, so that this layer does not depend on theirs."""
-
-for _package in (__name__, *REGISTERED_BY_NAME):
-    import_module(_package)
-    import_all(_package)
+import_all(__name__)
+import_module("hpctrip.cluster.figures")  # by name, so that this layer does not depend on a higher one
 
 PAPER_FIGURES = {
     2: "power_utilisation",

@@ -41,12 +41,12 @@ APART = ("seed", "policy", "forecast", "label", "name")
 
 
 BASELINE = click.Option(
-    ["--baseline"], default="powertrip", show_default=True, help="The policy that others are divided by."
+    ["--baseline"], default="powertrip", show_default=True, help="Policy by whose times others are divided."
 )
 SPLIT = click.Option(
     ["--split"],
     metavar="PREFIX",
-    help="Tell the scenarios whose name begins with this apart from the others, too.",
+    help="Also compare scenarios whose names begin with this with the others.",
 )
 
 

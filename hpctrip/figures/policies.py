@@ -39,7 +39,7 @@ BY = click.Option(
     ["--by"], metavar="KEY", default=UPDATE_BYTES, show_default=True, help="The input key that was varied."
 )
 BASELINE = click.Option(
-    ["--baseline"], metavar="LABEL", help="What to compare with (default: the first powertrip)."
+    ["--baseline"], metavar="LABEL", help="Configuration to compare with (default: the first powertrip)."
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -99,9 +100,10 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     accuracy.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
     accuracy.set_xlim(left=0)
     accuracy.set_ylim(bottom=0)
-    draw_means(hours, {k: t for k, t in points.items() if t.reached})
+    draw_means(hours, means_of(points))
     hours.set_ylabel(f"Simulated hours to {reading.percent(target)}")
-    draw_ratios(speed, ratios)
+    draw_means(speed, ratios)
+    speed.set_ylim(0, 1.2 * max(1.0, speed.dataLim.y1))
     even = {"color": style.GREY, "linewidth": 1, "label": f"k / {first}"}
     speed.plot([first, max(groups)], [1, max(groups) / first], "--", scaley=False, **even)
     speed.set_ylabel(f"Speed-up over k = {first}")
@@ -235,11 +237,11 @@ def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
 
 def draw(axes: Axes, points: dict[int, Times]) -> None:
     """The sweep with its seeds and intervals, and the bounds of what did not get there."""
-    reached = {k: t for k, t in points.items() if t.reached}
+    means = means_of(points)
     missed = {k: t for k, t in points.items() if not t.reached}
-    most = max((t.num_seeds for t in reached.values()), default=1)
+    most = max((mean.n for mean in means.values()), default=1)
     name = "mean over seeds, 95 % interval" if style.has_whiskers(most) else "mean over seeds"
-    draw_means(axes, reached, name if most > 1 else "one seed", all_seeds=True)
+    draw_means(axes, means, name if most > 1 else "one seed", all_seeds=True)
     if missed:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
@@ -265,43 +267,29 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
         )
 
 
+def means_of(points: dict[int, Times]) -> dict[int, Estimate]:
+    """Mean hours of the k that reached the target with every seed; no interval reaches below 0."""
+    return {k: replace(t.estimate, low=t.low) for k, t in points.items() if t.reached}
+
+
 def draw_means(
-    axes: Axes, points: dict[int, Times], name: str | None = None, all_seeds: bool = False
+    axes: Axes, means: dict[int, Estimate], name: str | None = None, all_seeds: bool = False
 ) -> None:
-    """Mean times against k, with the dots of single seeds where there are no whiskers, or everywhere."""
-    bars = np.reshape([t.bars * style.has_whiskers(t.num_seeds) for t in points.values()], (-1, 2)).T
-    draw_points(axes, list(points), [t.hours for t in points.values()], bars, name)
-    dotted = {k: t for k, t in points.items() if all_seeds or not style.has_whiskers(t.num_seeds)}
-    draw_seeds(axes, [(k, h) for k, t in dotted.items() if t.num_seeds > 1 for h in t.spent_h])
-
-
-def draw_ratios(axes: Axes, ratios: dict[int, Estimate]) -> None:
-    """Mean ratios against k, with whiskers or the dots of single seeds."""
-    bars = [
-        [r.value - r.low, r.high - r.value] if style.has_whiskers(r.n) else [0, 0] for r in ratios.values()
-    ]
-    draw_points(axes, list(ratios), [r.value for r in ratios.values()], np.reshape(bars, (-1, 2)).T)
-    draw_seeds(axes, [(k, x) for k, r in ratios.items() if 1 < r.n <= style.FEW for x in r.by_seed])
-    axes.set_ylim(0, 1.2 * max(1.0, axes.dataLim.y1))
-
-
-def draw_seeds(axes: Axes, points: list[tuple[int, float]]) -> None:
-    """Dots at (k, value), some points of print to the right of the means."""
+    """Means against k with whiskers, and the dots of single seeds where there are none, or everywhere."""
     from matplotlib.transforms import ScaledTranslation
 
-    if points:
+    has_whiskers = {k: style.has_whiskers(mean.n) for k, mean in means.items()}
+    bars = [[m.value - m.low, m.high - m.value] if has_whiskers[k] else [0, 0] for k, m in means.items()]
+    look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
+    if means:
+        yerr = np.transpose(bars) if any(has_whiskers.values()) else None
+        axes.errorbar(list(means), [m.value for m in means.values()], yerr, fmt="-o", label=name, **look)
+    dotted = [(k, m) for k, m in means.items() if m.n > 1 and (all_seeds or not has_whiskers[k])]
+    if dotted:
         beside = axes.transData + ScaledTranslation(4 / 72, 0, axes.figure.dpi_scale_trans)
         look = {"color": "black", "markersize": 2.5, "zorder": 3, "transform": beside}
-        axes.plot(*zip(*points, strict=True), ".", label="single seeds", **look)
-
-
-def draw_points(
-    axes: Axes, k: list[int], values: list[float], bars: np.ndarray, name: str | None = None
-) -> None:
-    """Means against k with their intervals, `bars` [2, n] below and above."""
-    look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
-    if k:
-        axes.errorbar(k, values, yerr=bars if bars.any() else None, fmt="-o", label=name, **look)
+        seeds = [(k, value) for k, mean in dotted for value in mean.by_seed]
+        axes.plot(*zip(*seeds, strict=True), ".", label="single seeds", **look)
     axes.set_xlabel("Sites in the cohort, k")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.08)

@@ -48,7 +48,8 @@ class MpiRanks(Ranks):
     def __init__(self, launched: int = 1, phase: Phase | None = None):
         """`launched` is the number of ranks that the launcher started, `phase` that of this rank."""
         super().__init__(phase)
-        self.comm = own_world(self.phase)
+        with self.phase.waiting():  # for the last rank to come
+            self.comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
         if self.size == 1 < launched:
@@ -184,12 +185,6 @@ class MpiRanks(Ranks):
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
         self.abort(130 if isinstance(error, KeyboardInterrupt) else blame(error)[1])
-
-
-def own_world(phase: Phase) -> MPI.Comm:
-    """A communicator of all ranks, of its own. This rank waits for the last one to come."""
-    with phase.waiting():
-        return MPI.COMM_WORLD.Dup()
 
 
 def machine_of(comm: MPI.Comm) -> MPI.Comm:

@@ -68,7 +68,7 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
     they are compared only if the inputs are equal."""
     if "sources" in (*a.added, *b.added):
         return
-    left, right = (read_sources(run.meta["sources"], run.path) for run in (a, b))
+    left, right = (read_sources(run.meta["sources"]) for run in (a, b))
     pairs = [([before], [after]) for before, after in differing_sources(left, right)]
     plugins = [[source for source in sources if source.key == PLUGINS] for sources in (left, right)]
     if {source.digest for source in plugins[0]} != {source.digest for source in plugins[1]}:

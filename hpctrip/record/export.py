@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-from pydantic_core import to_json
 
 from hpctrip.base.io import json_text, write_new
-from hpctrip.record.merge import cell
+from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import defaults
 from hpctrip.record.results_file import KINDS, read_results
@@ -33,7 +30,7 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
     with open_checked(path, *KINDS) as file:
         results = read_results(Path(path), file, whole=False)
         for name in results.tables:
-            if table_checksum(_Columns(file[name])) != file[name].attrs["checksum"].decode():
+            if table_checksum(_columns(file[name])) != file[name].attrs["checksum"].decode():
                 raise ValueError(f"/{name} does not match its checksum")
         contents: dict[Path, bytes | Iterator[bytes]] = {
             Path(folder, f"{name}.csv"): _csv(file[name], results.columns.get(name, {}))
@@ -43,21 +40,11 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
         return write_new(contents | {Path(folder, "meta.json"): meta.encode() + b"\n"}, overwrite)
 
 
-class _Columns(Mapping[str, Column]):
-    """The columns of a group, of which each is read when it is asked for."""
-
-    def __init__(self, group: h5py.Group):
-        self._group = group
-
-    def __len__(self) -> int:
-        return len(self._group)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._group)
-
-    def __getitem__(self, name: str) -> Column:
-        about = self._group[name].attrs
-        return Column(_values(self._group[name]), about["unit"].decode(), about["description"].decode())
+def _columns(group: h5py.Group) -> Iterator[tuple[str, Column]]:
+    """The columns of a group by name, one at a time in memory."""
+    for name in group:
+        about = group[name].attrs
+        yield name, Column(_values(group[name]), about["unit"].decode(), about["description"].decode())
 
 
 def _values(dataset: h5py.Dataset, rows: slice = slice(None)) -> np.ndarray:
@@ -68,30 +55,9 @@ def _values(dataset: h5py.Dataset, rows: slice = slice(None)) -> np.ndarray:
 def _csv(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> Iterator[bytes]:
     """A table as CSV in pieces, with the defaults of columns that are newer than the file."""
     later = defaults(group, expected)
-    columns = [group[name] for name in group]
-    num_rows = len(columns[0])
-    yield _lines([[cell(name)] for name in (*group, *later)])
-    for start in range(0, num_rows, ROWS):
+    num_rows = len(group[next(iter(group))])
+    for start in range(0, num_rows, ROWS) or [0]:
         rows = slice(start, min(start + ROWS, num_rows))
-        added = [np.full(rows.stop - start, value) for value in later.values()]
-        yield _lines([_cells(values) for values in (*(_values(column, rows) for column in columns), *added)])
-
-
-def _cells(values: np.ndarray) -> list[Any]:
-    """The values as the cells of a CSV file: numbers as Python writes them, NaN as nothing."""
-    if values.dtype.kind == "O":
-        return list(map(cell, values))
-    if values.dtype.kind != "f":
-        return values.tolist()
-    # JSON has the same digits in a fifth of the time, and another form for the smallest and largest numbers
-    cells = to_json(values.tolist()).decode()[1:-1].split(",")
-    size = np.abs(values)
-    for row in np.flatnonzero(~((size >= 1e-4) & (size < 1e16))).tolist():
-        cells[row] = "" if np.isnan(values[row]) else repr(values[row].item())
-    return cells
-
-
-def _lines(columns: list[list[Any]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
-    return text.getvalue().encode()
+        columns = {name: _values(group[name], rows) for name in group}
+        added = {name: np.full(rows.stop - start, value) for name, value in later.items()}
+        yield csv_bytes(columns | added, with_header=start == 0)

@@ -139,7 +139,7 @@ def common_fields(
     path: Path, file: h5py.File, attributes: Mapping[str, Attribute], version: int
 ) -> dict[str, Any]:
     """The fields of `ResultsFile`, read from an open file. Raises InputError for another format version, and ValueError
-    where attributes have another type than `attributes` or do not match their checksum."""
+    where attributes or input do not match their checksum."""
     meta = {name: _attribute(file.id, name) for name in file.attrs}
     del meta["format"]
     if (stored := meta.pop("format_version")) != version:
@@ -149,9 +149,6 @@ def common_fields(
     toml, resolved = file["input/toml"].asstr()[()], json.loads(file["input/json"].asstr()[()])
     if meta.pop("checksum") != schema.meta_checksum(meta, toml, resolved):
         raise ValueError("attributes or input do not match their checksum")
-    for name in attributes.keys() & meta.keys():
-        if type(meta[name]) is not type(attributes[name].default):
-            raise ValueError(f"attribute {name} is {meta[name]!r}")
     added = {
         name: attribute.default
         for name, attribute in attributes.items()
@@ -195,12 +192,13 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
         dataset = h5d.open(group.id, name.encode())  # the objects of h5py take five times as long
         unit, doc = (_attribute(dataset, about) for about in ("unit", "description"))
         table[name] = Column(_values(dataset), unit, doc)
-    if schema.table_checksum(table) != _attribute(group.id, "checksum"):
+    if schema.table_checksum(table.items()) != _attribute(group.id, "checksum"):
         raise ValueError(f"{group.name} does not match its checksum")
     frame = pd.DataFrame({name: column.values for name, column in table.items()})
-    later = {name: spec for name, spec in expected.items() if name not in table and "default" in spec}
-    for name, spec in later.items():
-        default = np.full(len(frame), spec["default"], dtype=spec["dtype"])
+    later = defaults(group, expected)
+    for name, value in later.items():
+        spec = expected[name]
+        default = np.full(len(frame), value, dtype=spec["dtype"])
         table[name] = Column(default, spec["unit"], spec["doc"])
         frame[name] = default
     frame.attrs["units"] = {name: column.unit for name, column in table.items()}
@@ -311,5 +309,5 @@ def read_traces(
 
 def refuse_other_traces(path: str, run: Run) -> None:
     """Raise InputError where the trace files that a run's input names have changed since."""
-    recorded = read_sources(run.meta["sources"], run.path)
+    recorded = read_sources(run.meta["sources"])
     refuse_changed(recorded, [NamedFiles("power.path", path, trace_files).source()], run.path)

@@ -17,17 +17,12 @@ from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
 Facts = Mapping[str, Any]
-"""The return value of `facts`."""
-
-
-def facts(results: ResultsFile) -> dict[str, Any]:
-    """The results as {name: value}, with units in the names (_s, _fraction)."""
-    return results.kind.facts(results)
+"""The results as {name: value}, as `Kind.facts` returns them."""
 
 
 def summary(results: ResultsFile) -> dict[str, str]:
     """The results in words, {label: text}."""
-    return results.kind.summary(facts(results))
+    return results.kind.summary(results.kind.facts(results))
 
 
 def show(run: ResultsFile) -> Table:

@@ -52,11 +52,7 @@ from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
-REGISTERED_BY_NAME = ("hpctrip.cluster.site_power",)
-"""Modules of higher layers that register components; they are imported by name, as layers may not import upwards."""
-
-for _module in REGISTERED_BY_NAME:
-    import_module(_module)
+import_module("hpctrip.cluster.site_power")  # registers a power model; by name, as it is of a higher layer
 
 
 class Experiment(Component):
@@ -69,15 +65,15 @@ class Experiment(Component):
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed from which all random streams derive."""
     plugins: NotInResult[list[PathName]] = []
-    """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
-    relative to that file. What a run records, and compares, is their content."""
+    """Python files that add your own policies, power models or workloads. Paths in an input file are relative to that
+    file. A run records and compares their content."""
     sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
     """Number and positions of the sites."""
     network: NotInTraining[Network] = Network()
     power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
     throughput: NotInTraining[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
-    """The hardware of a site: what its power is worth in training speed, and what it draws."""
+    """The hardware of a site: its training speed for a given power, and its power draw."""
     carbon: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
     """Grams of CO2 for a kilowatt-hour at every site over time."""
     price: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 
 from rich import progress as bars
 from rich.console import Console
@@ -17,7 +16,6 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
 from hpctrip.record.show import drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.callbacks.base import scalars
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
 
@@ -29,17 +27,9 @@ class Progress:
     """Context that prints a run's settings, every round, and at the end its stop reason and results file. The run goes
     on if the output breaks (a closed terminal, a broken pipe)."""
 
-    def __init__(
-        self,
-        aggregator: Aggregator,
-        path: str,
-        history: History,
-        quiet: bool = False,
-        watch: Callable[[State], None] | None = None,
-    ):
-        """`history` are the rounds before this start; `quiet`: nothing is printed; `watch` is called after every
-        round."""
-        self.aggregator, self.path, self.watch = aggregator, path, watch
+    def __init__(self, aggregator: Aggregator, path: str, history: History, quiet: bool = False):
+        """`history` are the rounds before this start; `quiet`: nothing is printed."""
+        self.aggregator, self.path = aggregator, path
         self.stop = aggregator.experiment.stop
         stream = BestEffortStream(sys.stdout)
         # Under a launcher print lines only: Open MPI gives a rank a pseudo-terminal even if its own output is a file.
@@ -88,8 +78,6 @@ class Progress:
         assert row is not None
         self.console.print(round_line(row))
         self.bar.update(self.bar.task_ids[0], completed=state.round)
-        if self.watch:
-            self.watch(state)
 
     def say(self, line: str) -> None:
         """Print one more line."""
@@ -99,8 +87,7 @@ class Progress:
         """Print the closing lines, below the bar."""
         self.bar.stop()
         history, target = state.history, self.stop.target_accuracy
-        rows = [scalars(row) for row in history.rows]
-        facts = round_facts({name: [row[name] for row in rows] for name in TABLES["rounds"]})
+        facts = round_facts({name: [getattr(row, name) for row in history.rows] for name in TABLES["rounds"]})
         facts["currency"] = self.aggregator.experiment.accounts.currency
         facts["synthetic_signals"] = self.aggregator.world.synthetic_signals
         self.say(

@@ -93,13 +93,8 @@ class RecordedInput:
 
     @classmethod
     def of(cls, place: object, input_toml: str, metadata: Mapping[str, Any]) -> RecordedInput:
-        """The input that the file at `place` records, from its text and its attributes or metadata. Raises InputError
-        where it is no valid TOML."""
-        try:
-            tables = tomllib.loads(input_toml)
-        except (ValueError, TypeError) as error:
-            raise InputError(str(place), f"holds no valid input ({error})", "restore a copy") from None
-        return cls(str(place), tables, tuple(read_sources(metadata.get("sources", []), place)))
+        """The input that the file at `place` records, from its text and its attributes or metadata."""
+        return cls(str(place), tomllib.loads(input_toml), tuple(read_sources(metadata.get("sources", []))))
 
     def overlaid(self, layers: Sequence[Tables], extensions: Extensions) -> Input:
         """The recorded input, overlaid with the user's `layers`.

@@ -97,7 +97,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
     """
     history = run.history()
     try:
-        recorded = read_sources(run.meta["sources"], run.path)
+        recorded = read_sources(run.meta["sources"])
         run_plugins(recorded, run, plugins)
         experiment = experiment_of(with_files(run.input, world_files(experiment_of(run.input)), data))
         if other := other_files(run, recorded, [file.source() for file in world_files(experiment)]):

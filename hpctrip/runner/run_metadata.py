@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,7 +97,6 @@ def metadata_of(
 def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[RankFacts]) -> dict[str, Any]:
     host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
     experiment = host.experiment
-    target = experiment.stop.target_accuracy
     return {
         **environment(ranks.library),
         "input_toml": run_input.toml,
@@ -107,7 +105,7 @@ def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[Ran
         "label": experiment.label or "",
         "policy": experiment.policy.kind,
         "seed": experiment.seed,
-        "target_accuracy": math.nan if target is None else target,
+        "target_accuracy": experiment.stop.target,
         "data_source": host.task.source,
         "synthetic_data": host.task.synthetic,
         "synthetic_power": world.supply.synthetic,
@@ -161,7 +159,7 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
             "modelled compute time c_i of one round at full power",
         ),
         "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
-        "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
+        "throughput_fraction": (world.throughput_fraction(0.0), "1", "relative training speed at that power"),
     }
     for label, counts in enumerate(aggregator.simulation.label_counts.T):
         columns[f"label_{label}"] = (counts, "1", f"labels of class {label} in the site's shard")

@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -54,18 +53,13 @@ from hpctrip.runner.signals import Interruption, Signals, stop_file
 from hpctrip.sim.step import State
 
 
-def launch(
-    begin: Callable[[], Start],
-    guardian: Guardian | None = None,
-    quiet: bool = False,
-    watch: Callable[[State], None] | None = None,
-) -> str | None:
+def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
     """Run an input to its end and return the path of the results file at rank 0, None elsewhere. Every rank calls it.
 
     `begin` is called at rank 0 only: it reads the input and locks the results file. `guardian` watches the start and
-    hands over to the watchdogs. Rank 0 reports, unless `quiet`, and calls `watch` after every round. Raises InputError
-    for bad input (at rank 0; the other ranks end quietly), DivergedError, and where the run has left early
-    InterruptedRun if it can be resumed, else UnsavedRun (each everywhere in its quiet form).
+    hands over to the watchdogs. Rank 0 reports, unless `quiet`. Raises InputError for bad input (at rank 0; the other
+    ranks end quietly), DivergedError, and where the run has left early InterruptedRun if it can be resumed, else
+    UnsavedRun (each everywhere in its quiet form).
     """
     guardian = guardian or Guardian()
     guardian.reach(MEETING)
@@ -87,7 +81,7 @@ def launch(
                 session = Session.build(connected, signals, run_input, start, until_over, quiet)
                 point = session.find_resume_point()
                 params = session.restore(point)
-                session.train(point, params, watch)
+                session.train(point, params)
         return path
 
 
@@ -181,8 +175,7 @@ class Session:
                 return None
             if self.run_input.experiment.store.path is None and start.earlier_run is None:
                 return ResumePoint.of(start, aggregator.simulation)
-            saved_round = start.checkpoint.state.round if start.checkpoint else 0
-            stop, no_signals = self.interruption(saved_round), [0] * len(self.everyone)
+            stop, no_signals = self.interruption(start.saved_round), [0] * len(self.everyone)
             return CacheLookup(
                 aggregator,
                 start,
@@ -201,30 +194,30 @@ class Session:
         place = (self.start.checkpoint_file or self.run_input.experiment.store.path) if self.start else ""
         return restore(self.host, point and point.model, place)
 
-    def train(
-        self, point: ResumePoint | None, params: torch.Tensor, watch: Callable[[State], None] | None
-    ) -> None:
+    def train(self, point: ResumePoint | None, params: torch.Tensor) -> None:
         """Train from the resume point with the model [P] to the end; rank 0 writes the files and reports."""
         if point is not None:
             with closing(point.cache) if point.cache else nullcontext():
-                self._lead(point, params, watch)
+                self._lead(point, params)
         else:
             train(self.host, State(), params, None)
             self.host.ranks.decide_on_root(partial(Rank0.finish, None, None, ""))
 
-    def _lead(self, point: ResumePoint, params: torch.Tensor, watch: Callable[[State], None] | None) -> None:
+    def _lead(self, point: ResumePoint, params: torch.Tensor) -> None:
         """Rank 0's part from the first round on."""
         from hpctrip.runner.progress import Progress  # heavy
 
         aggregator, start, experiment = self.aggregator, self.start, self.run_input.experiment
         assert aggregator is not None and start is not None
-        state, saved, everyone = point.state, start.checkpoint, self.everyone
-        before = saved.metadata if saved else {}
+        state, everyone = point.state, self.everyone
+        before = start.checkpoint.metadata if start.checkpoint else {}
         attributes, metadata = metadata_of(
             aggregator, self.run_input, everyone, self.sources, state.history, before, self.learning_key
         )
-        checkpointer, interruption = _checkpointer(start, metadata), self.interruption(state.round)
-        with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
+        saved = start.saved_round, start.checkpoint_file
+        checkpointer = Checkpointer(experiment.checkpoint, start.path, self.run_input.toml, metadata, *saved)
+        interruption = self.interruption(state.round)
+        with Progress(aggregator, start.path, state.history, self.quiet) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
             for line in (
                 f"hosts train {'; '.join(engines)}",
@@ -248,12 +241,7 @@ class Session:
             )
             rank0 = Rank0(
                 aggregator,
-                Recorder(
-                    start.path,
-                    attributes,
-                    site_columns(aggregator),
-                    on_first=checkpointer.remove_replaced,
-                ),
+                Recorder(start.path, attributes, site_columns(aggregator)),
                 checkpointer,
                 interruption,
                 progress,
@@ -279,13 +267,6 @@ def _sources(run_input: Input, task: Task, start: Start) -> tuple[list[Source], 
 def _say(line: str) -> None:
     """Print a line. The run goes on if the output breaks."""
     print(printable(line, 1000), file=BestEffortStream(sys.stdout), flush=True)
-
-
-def _checkpointer(start: Start, metadata: dict[str, Any]) -> Checkpointer:
-    """Rank 0's writer of checkpoints."""
-    rules, saved = start.run_input.experiment.checkpoint, start.checkpoint
-    saved_round = saved.state.round if saved else 0
-    return Checkpointer(rules, start.path, start.run_input.toml, metadata, saved_round, start.checkpoint_file)
 
 
 def _parts(

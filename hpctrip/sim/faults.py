@@ -45,8 +45,12 @@ class ListedOutages:
         changes = np.concatenate([self.start_s, self.end_s])
         return float(changes[changes > clock_s].min(initial=np.inf))
 
-    def among(self, sites: np.ndarray, until_s: float) -> ListedOutages:
-        """The outages of these sites [k], which are numbered from 0, as far as they matter until `until_s`."""
+    def until(self, time_s: float) -> ListedOutages:
+        """The list itself, which is complete at any time."""
+        return self
+
+    def among(self, sites: np.ndarray) -> ListedOutages:
+        """The outages of these sites [k], which are numbered from 0."""
         position = np.full(self.num_sites, -1)
         position[sites] = np.arange(len(sites))
         mine = np.flatnonzero(position[self.site] >= 0)
@@ -66,19 +70,7 @@ class RandomOutages:
         self.num_sites, self.mtbf_s, self.mttr_s, self.seed = num_sites, mtbf_s, mttr_s, seed
         self._listed, self._until_s = _no_outages(num_sites), -np.inf
 
-    def at(self, clock_s: float) -> np.ndarray:
-        """Whether each site is out at that time, [N] bool."""
-        return self._until(clock_s).at(clock_s)
-
-    def next_change_s(self, clock_s: float) -> float:
-        """The first time after `clock_s` at which a site goes out or returns: always finite."""
-        return self._until(clock_s).next_change_s(clock_s)
-
-    def among(self, sites: np.ndarray, until_s: float) -> ListedOutages:
-        """The outages of these sites [k], which are numbered from 0, as far as they matter until `until_s`."""
-        return self._until(until_s).among(sites, until_s)
-
-    def _until(self, time_s: float) -> ListedOutages:
+    def until(self, time_s: float) -> ListedOutages:
         """The list up to this time. InputError where about more than MOST_OUTAGES begin until then."""
         if time_s > self._until_s:
             between_s = self.mtbf_s + self.mttr_s

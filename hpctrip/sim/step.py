@@ -118,14 +118,13 @@ class Simulation:
 
     def view(self, state: State) -> SiteView:
         """The aggregator's view of every site."""
-        target = self.stop.target_accuracy
         view = self.profiler.view(
             self.world.after(state.history),
             state.clock_s,
             state.history,
             self.work_s(state.history),
             self.seed,
-            math.nan if target is None else target,
+            self.stop.target,
             self.forecast,
         )
         return replace(view, num_samples=self.num_samples, label_counts=self.label_counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -32,6 +33,11 @@ class Stop(Component):
     """Stop when they have caused so much CO2, e.g. "20 kg"; a plain number is grams. Needs [carbon]."""
     max_cost: str | None = Field(None, pattern=MONEY)
     """Stop when they have cost so much: "100 EUR", in the currency of the prices (accounts.currency). Needs [price]."""
+
+    @property
+    def target(self) -> float:
+        """The target accuracy; NaN where there is none."""
+        return math.nan if self.target_accuracy is None else self.target_accuracy
 
     @property
     def budgets(self) -> list[Budget]:

@@ -30,13 +30,13 @@ _BLOCK = 2**17
 
 
 class Timing(Component):
-    """How a round's simulated duration follows from power and delay (Eq. 7 and its interpretations)."""
+    """Simulated duration of a round from power and delay (Eq. 7 and its interpretations)."""
 
     clock: Literal["straggler", "max-plus-max", "mean-power", "aggregate-throughput"] = "straggler"
-    """How long a round takes (Eq. 7). straggler: until the last of the cohort is back, max (compute_i + L_i).
-    max-plus-max: max compute + max L. mean-power: c / mean P + max L. aggregate-throughput: a fixed
-    amount of work, that of all N sites, is shared by the cohort's summed throughput: W / sum P + max L, so that more
-    sites mean shorter rounds."""
+    """Duration of a round (Eq. 7). straggler: until the last site of the cohort finishes, max (compute_i + L_i).
+    max-plus-max: max compute + max L. mean-power: c / mean P + max L. aggregate-throughput: the cohort's summed
+    throughput shares a fixed amount of work, that of all N sites: W / sum P + max L, so more sites mean shorter
+    rounds."""
     power: Literal["integrated", "frozen"] = "integrated"
     """integrated: compute_i solves "integral of P_i(t) dt from the round's start = c_i"; frozen: c_i / P_i(start)."""
     compute: Literal["modelled", "measured"] = "modelled"

@@ -142,7 +142,7 @@ class World:
 
     def down(self, clock_s: float) -> np.ndarray:
         """Which sites are out at that time, [N] bool."""
-        return self.outages.at(clock_s) | self.spent
+        return self.outages.until(clock_s).at(clock_s) | self.spent
 
     def supplied(self, clock_s: float) -> np.ndarray:
         """The power fraction that the supply gives each site at that time, [N], whether or not the site is out."""
@@ -203,7 +203,7 @@ class CohortPower:
 
     def __init__(self, world: World, sites: np.ndarray, start_s: float):
         self._world, self._sites = world, sites
-        self._outages = world.outages.among(sites, start_s + world.deadline_s)
+        self._outages = world.outages.until(start_s + world.deadline_s).among(sites)
         self._spent = np.broadcast_to(world.spent, len(world))[sites]
         self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 

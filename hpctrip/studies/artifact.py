@@ -59,9 +59,9 @@ software. Training data that inputs name are not part of the folder; `sources` i
 """
 
 
-def write_artifact(study: Study, folder: Path, author: str | None, terms: str | None) -> list[str]:
+def write_artifact(study: Study, folder: Path, author: str | None, terms: str | None) -> str:
     """Write the artifact of the finished runs of a study into a new folder. `author` and `terms` are explained at
-    `_about`. Returns the lines to print. Raises InputError if they cannot be read, the folder exists or cannot be
+    `_about`. Returns the line to print. Raises InputError if they cannot be read, the folder exists or cannot be
     written, or no run is finished."""
     about = _about(author, terms)
     if os.path.lexists(folder):
@@ -79,7 +79,7 @@ def write_artifact(study: Study, folder: Path, author: str | None, terms: str | 
             os.rename(made, folder)
     except OSError as error:
         raise unwritable(folder, error) from error
-    return [f"artifact: {folder}, {len(finished)} of {len(states)} runs"]
+    return f"artifact: {folder}, {len(finished)} of {len(states)} runs"
 
 
 def _fill(

@@ -118,9 +118,8 @@ def _check(row: Mapping[str, str], curve: pd.DataFrame, entry: Entry, place: str
 
 
 def _time_to_accuracy(curve: pd.DataFrame, entry: Entry) -> float:
-    target = entry.run_input.experiment.stop.target_accuracy
     pairs = zip(curve["clock_s"].tolist(), curve["accuracy"].tolist(), strict=True)
-    return math.nan if target is None else schema.time_to_accuracy_s(pairs, target)
+    return schema.time_to_accuracy_s(pairs, entry.run_input.experiment.stop.target)
 
 
 def read_imported(path: Path, entry: Entry) -> Run:
@@ -137,7 +136,6 @@ def read_imported(path: Path, entry: Entry) -> Run:
         raise InputError(str(path), "is damaged", "remove it and import again") from None
     _check(row, curve, entry, str(path))
     run_input, experiment = entry.run_input, entry.run_input.experiment
-    target = experiment.stop.target_accuracy
     meta = {
         "stop_reason": printable(row["reason"]),
         "scenario": experiment.name,
@@ -145,7 +143,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
         "policy": experiment.policy.kind,
         "seed": experiment.seed,
         "params_digest": printable(row["digest"]),
-        "target_accuracy": math.nan if target is None else target,
+        "target_accuracy": experiment.stop.target,
         "time_to_accuracy_s": _time_to_accuracy(curve, entry),
         "synthetic_data": "data" in row["synthetic"],
         "synthetic_power": "power" in row["synthetic"],

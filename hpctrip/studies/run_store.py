@@ -230,7 +230,7 @@ def differences(run: Run, entry: Entry) -> str:
     if keys:
         required = without(entry.settings, added_keys(entry.run_input.experiment))
         keys = [key for key in keys if key in recorded or key in required]
-    read = read_sources(run.meta["sources"], str(run.path))
+    read = read_sources(run.meta["sources"])
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [
         pair[0].key for pair in differing_sources(read, entry.sources) if not pair[0].key.startswith(WORKLOAD)

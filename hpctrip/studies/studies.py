@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import beside
 from hpctrip.base.text import unknown_name
-from hpctrip.config.inputs import Tables, parse_toml, read_layers, validate
+from hpctrip.config.inputs import Tables, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.runner.experiment import demonstration
 from hpctrip.studies.file import StudyFile, parse_range
@@ -145,7 +146,7 @@ def _axis(line: str) -> tuple[str, list[Any]]:
     if not key or not text:
         raise ValueError("not of the form key=value,value")
     try:
-        values = parse_toml(f"values = [{text}]")["values"]
+        values = tomllib.loads(f"values = [{text}]")["values"]
     except ValueError:
         values = [value for part in text.split(",") for value in _values(part.strip())]
     if key == "seed" and not all(type(seed) is int for seed in values):
@@ -159,7 +160,7 @@ def _values(part: str) -> list[Any]:
     if ".." in part:
         return parse_range(part)
     try:
-        return [parse_toml(f"value = {part}")["value"]]
+        return [tomllib.loads(f"value = {part}")["value"]]
     except ValueError:
         return [part]
 

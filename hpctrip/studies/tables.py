@@ -6,7 +6,6 @@ and figures of one's own can be made from them when the study has ended.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from hpctrip.config.identity import flat
 from hpctrip.config.inputs import resolved
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.common.plot import aligned
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.merge import csv_bytes, setting_text
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
 from hpctrip.studies.run_store import RunState
@@ -109,7 +108,6 @@ def made_with(run: Run) -> str:
 
 def _row(line: RunState) -> dict[str, Any]:
     entry, experiment = line.entry, line.entry.run_input.experiment
-    target = experiment.stop.target_accuracy
     return {
         "run": entry.name,
         "variant": entry.variant,
@@ -119,17 +117,13 @@ def _row(line: RunState) -> dict[str, Any]:
         "identity": entry.identity,
         "status": str(line.status),
         "reason": line.reason,
-        "target_accuracy": math.nan if target is None else target,
+        "target_accuracy": experiment.stop.target,
         **results_of(line.run),
         "rules": entry.rules,
         "sources": "; ".join(f"{source.key} {source.digest}" for source in entry.sources),
-        **{f"input.{key}": _text(value) for key, value in flat(resolved(experiment)).items()},
+        # as text: a column has an int and a float as they were written, though some runs may lack the key
+        **{f"input.{key}": setting_text(value) for key, value in flat(resolved(experiment)).items()},
     }
-
-
-def _text(value: Any) -> str:
-    """A setting as text: a column has an int and a float as they were written, though some runs may lack the key."""
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def _concat(frames: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
@@ -160,8 +154,7 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
     first: tuple[Times | None, float] | None = None
     for name, members in variants.items():
         finished = [line.run for line in members if line.finished and line.run]
-        target = members[0].entry.run_input.experiment.stop.target_accuracy
-        target = math.nan if target is None else target
+        target = members[0].entry.run_input.experiment.stop.target
         times = times_of(finished, target) if finished else None
         first = first or (times, target)
         comparable = times and first[0] and target > 0 and target == first[1]

@@ -94,5 +94,5 @@ def overlay(name: str, trial: Trial, baseline: Trial, device: str) -> str:
 
 def _gain(trial: Trial, baseline: Trial, ratio: float) -> str:
     if trial is baseline:
-        return "by the input as it is"
-    return f"{ratio:.2f} times those of the input as it is (+-{math.hypot(trial.error, baseline.error):.0%})"
+        return "by the original input"
+    return f"{ratio:.2f} times those of the original input (+-{math.hypot(trial.error, baseline.error):.0%})"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import tomllib
 from collections.abc import Sequence
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.config.inputs import parse_toml
 from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
 from hpctrip.tune.trial import Keys, TrialRunner
@@ -26,11 +26,13 @@ def read_space(line: str) -> list[Keys]:
     Raises InputError."""
     key, _, text = line.partition("=")
     try:
-        values = parse_toml(f"values ={text}")["values"]
+        values = tomllib.loads(f"values ={text}")["values"]
     except ValueError as error:
-        raise InputError(f"--over {printable(line, 100)}", f"is no TOML ({error})", "KEY=[...]") from None
+        raise InputError(
+            f"--over {printable(line, 100)}", f"is not valid TOML ({error})", "KEY=[...]"
+        ) from None
     if not isinstance(values, list) or not values:
-        raise InputError(f"--over {printable(line, 100)}", "is no list of values", "KEY=[...]")
+        raise InputError(f"--over {printable(line, 100)}", "is not a list of values", "KEY=[...]")
     return [{key.strip(): value} for value in values]
 
 
@@ -49,7 +51,7 @@ def default_spaces(runner: TrialRunner) -> list[list[Keys]]:
 
 
 def candidates(spaces: Sequence[Sequence[Keys]]) -> list[Keys]:
-    """Every combination of one choice per dimension, without duplicates; the first is {}, the input as it is. Raises
+    """Every combination of one choice per dimension, without duplicates; the first is {}, the original input. Raises
     InputError if they are more than MAX_CANDIDATES."""
     number = math.prod(map(len, spaces))
     if number > MAX_CANDIDATES:

@@ -1,6 +1,6 @@
 """The claims of the paper (arXiv 2507.17904, Sec. 5), in its order. Labels are those of inputs/studies.
 
-"Static optimal" stands twice: with the 70 sites of the paper, and with the best number of sites for the runs at hand,
+"Static optimal" appears twice: with the 70 sites of the paper, and with the best number of sites for the runs at hand,
 which is what the paper defines it as (Eq. 9).
 """
 
@@ -114,7 +114,7 @@ _BY_FIGURE = {
     ],
     ("Fig 7a", "fig06"): [
         (
-            "At equal power and without a WAN, more sites are more accurate after as many rounds",
+            "At equal power and without a WAN, more sites are more accurate after equally many rounds",
             sweep_checks.higher_in_the_end,
         ),
     ],
@@ -124,10 +124,10 @@ _BY_FIGURE = {
             sweep_checks.more_is_faster,
         ),
     ],
-    ("Fig 7c", "fig06"): [("What one more site adds gets less", sweep_checks.diminishing)],
+    ("Fig 7c", "fig06"): [("Each additional site adds less", sweep_checks.diminishing)],
     ("Fig 8", "fig08"): [
         (
-            "Time-to-accuracy has its minimum at a number of sites in between",
+            "Time-to-accuracy has an interior minimum in the number of sites",
             sweep_checks.minimum_inside,
             (70,),
             "k = 70",

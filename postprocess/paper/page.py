@@ -26,11 +26,11 @@ HEAD = (
     "caveat",
 )
 METHOD = (
-    "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
-    "undecided at this number of seeds. Ratios are geometric means, paired by seed. Where seeds did not reach the "
-    "target, the ratio is a bound and has no interval: a sign test over the seeds decides, in one direction only. "
-    "Intervals are not corrected for the number of claims: of forty that are not true, one may be met by chance. A "
-    "claim with a caveat says less than it seems to, and is not counted with the others."
+    "A claim on an ordering is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, and"
+    " undecided otherwise. Ratios are geometric means, paired by seed. If seeds did not reach the target, the ratio "
+    "is a bound without an interval; a sign test over the seeds decides, in one direction only. Intervals are not "
+    "corrected for the number of claims: of forty false claims, one may be met by chance. A claim with a caveat is "
+    "weaker than it seems, and is not counted with the others."
 )
 PICTURES = "claims"
 """Name of the folder of pictures, beside the page."""
@@ -149,7 +149,7 @@ def _facts(study: Study, own: Mapping[str, str]) -> Iterator[str]:
     """Facts about one study; `own` are the constants that not all studies share."""
     yield f"{len(study.finished)} of {len(study.table.lines)} runs finished"
     if overlays := study.text("overlays"):
-        yield f"laid over its inputs: {overlays}"
+        yield f"config layers over its inputs: {overlays}"
     if study.finished:
         yield "; ".join(_synthetic(study)) or "real data and power"
     if own:

@@ -136,11 +136,11 @@ def minimum_inside(evidence: Evidence, study: str, paper_k: int) -> Finding:
     inner = len(verdicts) == 2
     tied = [k for k, verdict in over_best.items() if verdict is not Verdict.MET]
     may_be_inner = any(low < k < high for k in tied)
-    others = f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
+    others = f", not significantly different from {', '.join(map(str, tied))}" if tied else ""
     # if an end has the least mean, the claim is undecided if an inner k may be better, else not met
     verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if may_be_inner else Verdict.NOT_MET
     place = "is among" if paper_k in (best, *tied) else "is not among"
-    magnitude = f"the paper's {paper_k} {place} the k not told from our best"
+    magnitude = f"the paper's {paper_k} {place} the k not significantly different from our best"
     return Finding(verdict, f"k = {best}{others}", magnitude, points[best].num_seeds)
 
 
@@ -173,7 +173,7 @@ def more_is_faster(evidence: Evidence, study: str) -> Finding:
     first, last = min(points), max(points)
     whole = compare(points[first], points[last])
     steps = [verdict_of(compare(less, more), 1.0) for less, more in pairwise(points.values())]
-    apart = f"{steps.count(Verdict.MET)} of {len(steps)} steps between neighbours are told apart"
+    apart = f"{steps.count(Verdict.MET)} of {len(steps)} steps between neighbours are significant"
     ours = f"k = {last} is {whole.text()} times as fast as k = {first}; {apart}"
     return Finding(verdict_of(whole, 1.0), ours, num_seeds=whole.n)
 
@@ -221,7 +221,7 @@ def higher_in_the_end(evidence: Evidence, study: str) -> Finding:
         points.append(100 * (large - small))
     higher = Estimate.mean(points)
     ours = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
-    return Finding(verdict_of(higher), f"{ours} after as many rounds", num_seeds=higher.n)
+    return Finding(verdict_of(higher), f"{ours} after equally many rounds", num_seeds=higher.n)
 
 
 def small_early_gain(evidence: Evidence, study: str, k: int) -> Finding:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from hpctrip.base.errors import InputError
 from hpctrip.base.io import digest, digest_of_file
 from hpctrip.config.sources import Source, differing, digest_of_files, files_at, read_sources
 
@@ -12,16 +9,7 @@ from hpctrip.config.sources import Source, differing, digest_of_files, files_at,
 def test_a_source_is_read_back_from_its_text_whatever_its_path():
     for path in ("sites.csv", "my sites.csv", "a blake2b:00", "two\nlines"):
         source = Source("sites.path", path, "0af1")
-        assert read_sources([str(source)], "run.h5") == [source]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "sites.path", "sites.path a", "a b blake2b:", "a b blake2b:xyz", 3, None]
-)
-def test_a_text_that_is_none_is_refused(text):
-    for texts in ([text], text):
-        with pytest.raises(InputError, match=r"^run\.h5: does not say clearly what its run read"):
-            read_sources(texts, "run.h5")
+        assert read_sources([str(source)]) == [source]
 
 
 def test_only_keys_that_both_have_can_differ_and_plug_ins_are_no_such_key():

@@ -1,9 +1,7 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, _distance_fields
+from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs
 
 
 def test_a_sample_is_the_same_picture_however_many_are_drawn():
@@ -54,21 +52,3 @@ def test_uniform_frequencies_draw_every_character_alike():
     _, characters = Glyphs(frequencies="uniform").draw(6200, seed=0, part="train")
     counts = np.bincount(characters, minlength=62)
     assert counts.min() > 60 and counts.max() < 140  # 100 expected, standard deviation 10
-
-
-def test_a_font_that_matplotlib_lacks_is_named_and_the_disk_is_not_blamed(
-    hpctrip, tiny, tmp_path, monkeypatch
-):
-    """As with matplotlib 3.10, which ships no cmti10."""
-    import matplotlib
-
-    fonts = tmp_path / "fonts" / "ttf"
-    fonts.mkdir(parents=True)
-    for font in (Path(matplotlib.get_data_path()) / "fonts" / "ttf").glob("*.ttf"):
-        if font.stem != "cmti10":
-            (fonts / font.name).symlink_to(font)
-    monkeypatch.setattr(matplotlib, "get_data_path", lambda: str(tmp_path))
-    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "cache"))
-    _distance_fields.cache_clear()
-    ended = hpctrip("run", tiny, "--out", tmp_path / "run.h5")
-    ended.check_refused(["does not ship the font cmti10;", "matplotlib 3.11 or later"])

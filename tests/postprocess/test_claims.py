@@ -259,7 +259,7 @@ def test_a_minimum_inside_beats_both_ends():
 def test_no_minimum_inside_where_only_the_two_ends_are_not_told_apart():
     of_k = ((10, (1, 2, 1.5)), (50, (4, 5, 4.6)), (100, (1.6, 1.4, 1.7)))
     ends = found(minimum_inside, 50, **{str(k): seeds(*hours, k=(k,)) for k, hours in of_k})
-    assert ends.ordering is Verdict.NOT_MET and ends.ours == "k = 10, seed by seed not told apart from 100"
+    assert ends.ordering is Verdict.NOT_MET and ends.ours == "k = 10, not significantly different from 100"
 
 
 def test_a_sweep_needs_three_sizes():
@@ -298,7 +298,7 @@ def test_more_sites_are_faster_with_less_and_less_to_gain():
     runs = {str(k): seeds(*h, k=(k,)) for k, h in ((10, (8, 8.1)), (20, (4, 4.1)), (40, (3, 3.1)))}
     more = found(more_is_faster, **runs)
     assert more.ordering is Verdict.MET and more.ours.endswith(
-        "2 of 2 steps between neighbours are told apart"
+        "2 of 2 steps between neighbours are significant"
     )
     less = found(diminishing, **runs)
     assert less.ordering is Verdict.MET and less.ours.startswith(

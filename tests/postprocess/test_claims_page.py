@@ -110,7 +110,9 @@ def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(p
     shared, fig09, fig12 = ((tmp_path / "claims.md").read_text().partition("## What was run")[2]).split("###")
     assert "train.lr = 0.02" in shared and "train.lr" not in fig09 + fig12
     assert "* power.path = synthetic\n" in fig12 and "power.path" not in shared + fig09
-    facts = "* 4 of 14 runs finished\n* laid over its inputs: slow.toml\n* synthetic power (random)\n"
+    facts = (
+        "* 4 of 14 runs finished\n* config layers over its inputs: slow.toml\n* synthetic power (random)\n"
+    )
     assert facts in fig09 and facts in fig12
 
 

@@ -21,7 +21,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import open_run
 from hpctrip.record.results_file import open_results
-from hpctrip.record.show import facts, show, summary
+from hpctrip.record.show import run_facts, show, summary
 from hpctrip.sim.rounds import History
 
 
@@ -77,7 +77,7 @@ def test_exported_attributes_are_strict_json(written, tmp_path):
     export(empty.path, tmp_path / "csv")
 
     def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not valid JSON")
 
     actual = json.loads((tmp_path / "csv" / "meta.json").read_text(), parse_constant=refuse)
     assert actual["meta"]["target_accuracy"] is None and actual["input"] == {"seed": 3}
@@ -89,11 +89,14 @@ def test_a_place_that_cannot_be_written_is_reported(run_file):
 
 
 def test_tables_are_exported_some_rows_at_a_time(run_file, tmp_path, monkeypatch):
-    together, as_lines = set(), exported._lines
+    together = set()
+
+    def counted(columns, **options):
+        together.add(len(next(iter(columns.values()))))
+        return csv_bytes(columns, **options)
+
     monkeypatch.setattr(exported, "ROWS", 2)
-    monkeypatch.setattr(
-        exported, "_lines", lambda columns: together.add(len(columns[0])) or as_lines(columns)
-    )
+    monkeypatch.setattr(exported, "csv_bytes", counted)
     export(run_file, tmp_path / "csv")
     assert together == {1, 2}
     for name, frame in open_run(run_file).tables.items():
@@ -102,7 +105,8 @@ def test_tables_are_exported_some_rows_at_a_time(run_file, tmp_path, monkeypatch
 
 @given(st.lists(st.floats() | st.floats(1e-6, 1e-3) | st.floats(1e14, 1e18), min_size=1))
 def test_numbers_are_exported_as_python_writes_them(values):
-    assert exported._cells(np.array(values)) == ["" if np.isnan(x) else repr(x) for x in values]
+    cells = ['""' if np.isnan(x) else repr(x) for x in values]
+    assert csv_bytes({"x": np.array(values)}).decode().splitlines() == ["x", *cells]
 
 
 def test_nothing_is_exported_from_a_damaged_table(run_file, tmp_path):
@@ -120,7 +124,7 @@ def test_show_reads_no_rows_of_cohorts(run_file, hpctrip, monkeypatch):
     )
     assert "3, 0.026 h simulated" in hpctrip("show", run_file).out
     assert sorted(read) == ["/rounds", "/sites"]
-    assert str(facts(open_results(run_file, whole=False))) == str(facts(open_run(run_file)))
+    assert str(run_facts(open_results(run_file, whole=False))) == str(run_facts(open_run(run_file)))
 
 
 def test_texts_of_a_file_are_escaped_and_cut_to_a_screen(written):

@@ -18,7 +18,7 @@ from hpctrip.ranks.base import hostname
 from hpctrip.record.reader import open_run
 from hpctrip.runner.callbacks import RunFacts, scalars
 from hpctrip.runner.callbacks.mlflow import Mlflow
-from hpctrip.runner.callbacks.prometheus import Metrics, Prometheus
+from hpctrip.runner.callbacks.prometheus import Prometheus
 from hpctrip.runner.callbacks.tensorboard import BY_CLOCK, TensorBoard
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "howto" / "grafana.json"
@@ -209,13 +209,14 @@ def test_prometheus_has_the_seconds_of_ranks_and_the_joules_of_machines(parsed, 
     assert values["hw_power_watts", "there", ""] == pytest.approx(10)
 
 
-def test_power_is_that_of_the_last_round(facts):
-    metrics = Metrics(facts(hosts=("here",)))
-    metrics.measured(*totals_of(1, readers=(0,)))
-    metrics.measured(*(2 * total for total in totals_of(1, readers=(0,))))
-    metrics.measured(metrics.wall_s + 1, metrics.wall_j + 5)
-    (power,) = (family for family in metrics.collect() if family.name == "hw_power_watts")
-    assert [sample.value for sample in power.samples] == [5]
+def test_power_is_that_of_the_last_round(parsed, facts):
+    callback = Prometheus()
+    callback.start(facts(hosts=("here",)))
+    wall_s, wall_j = totals_of(1, readers=(0,))
+    for totals in ((wall_s, wall_j), (2 * wall_s, 2 * wall_j), (2 * wall_s + 1, 2 * wall_j + 5)):
+        callback.measured(*totals)
+    callback.end("finished")
+    assert parsed()["hw_power_watts", "here", ""] == 5
 
 
 def test_prometheus_counts_all_rounds_of_a_resumed_run_and_its_ranks_anew(parsed, facts, rows):
@@ -232,17 +233,19 @@ def test_prometheus_counts_all_rounds_of_a_resumed_run_and_its_ranks_anew(parsed
 def test_runs_whose_files_differ_in_their_ending_alone_share_no_series(facts):
     """node_exporter refuses all files of its folder where two hold the same series."""
     pytest.importorskip("prometheus_client")
-    series = [
-        {(sample.name, *sample.labels.items()) for family in metrics.collect() for sample in family.samples}
-        for metrics in (Metrics(replace(facts(), path=Path(name))) for name in ("first.h5", "first.hdf5"))
-    ]
+    series = []
+    for name in ("first.h5", "first.hdf5"):
+        callback = Prometheus()
+        callback.start(replace(facts(), path=facts().path.with_name(name)))
+        samples = (sample for family in callback.collect() for sample in family.samples)
+        series.append({(sample.name, *sample.labels.items()) for sample in samples})
     assert series[0] and series[0].isdisjoint(series[1])
 
 
 def test_prometheus_replaces_no_file_of_another_program(facts):
     place = Path(f"{facts().path}.prom")
     place.write_text("# HELP node_load1 1m load average.")
-    with pytest.raises(InputError, match="exists and is no file of metrics of hpctrip"):
+    with pytest.raises(InputError, match="exists and is not a file of metrics of hpctrip"):
         Prometheus().start(facts())
     assert "node_load1" in place.read_text()
 

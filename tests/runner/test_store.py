@@ -58,7 +58,7 @@ class Turning(Policy):
 def turning():
     """The policy is known while these tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(POLICIES, "_classes", {**POLICIES._classes, Turning.kind: Turning})
+        patch.setitem(POLICIES, Turning.kind, Turning)
         yield
 
 

@@ -104,9 +104,9 @@ def test_the_luck_of_a_site_depends_on_seed_round_and_site_alone():
 
 def test_random_outages_have_the_means_they_are_given():
     outages = RandomOutages(200, mtbf_s=3000.0, mttr_s=1000.0, seed=0)
-    down = np.mean([outages.at(t) for t in np.arange(20_000, 120_000, 500.0)])
+    down = np.mean([outages.until(t).at(t) for t in np.arange(20_000, 120_000, 500.0)])
     assert down == pytest.approx(1000 / 4000, abs=0.02)
-    assert not outages.at(0.0).any()
+    assert not outages.until(0.0).at(0.0).any()
 
 
 @cache
@@ -128,10 +128,10 @@ def outages_of_streams(mtbf_s):
 def test_random_outages_are_those_of_their_streams_at_times_in_any_order(times, mtbf_min):
     outages, listed = RandomOutages(3, 60.0 * mtbf_min, 30.0, seed=5), outages_of_streams(60.0 * mtbf_min)
     for t in times:
-        assert (outages.at(t) == listed.at(t)).all()
-        assert outages.next_change_s(t) == listed.next_change_s(t)
+        assert (outages.until(t).at(t) == listed.at(t)).all()
+        assert outages.until(t).next_change_s(t) == listed.next_change_s(t)
         for sites in (ALL, ALL[:0:-1], ALL[:1]):
-            here, there = (each.among(sites, t + 50) for each in (outages, listed))
+            here, there = (each.until(t + 50).among(sites) for each in (outages, listed))
             for later_s in (t, t + 25, t + 50):
                 assert (here.at(later_s) == listed.at(later_s)[sites]).all()
                 assert here.next_change_s(later_s) == there.next_change_s(later_s)
@@ -142,9 +142,9 @@ def test_outages_are_not_kept_without_end(monkeypatch):
     monkeypatch.setattr("hpctrip.sim.faults.MOST_OUTAGES", 20_000)
     for seed in range(20):
         outages = RandomOutages(100, mtbf_s=60.0, mttr_s=1.0, seed=seed)
-        outages.at(199 * 61.0)
+        outages.until(199 * 61.0)
         with pytest.raises(InputError, match="more than 20,000 outages of 100 sites by"):
-            outages.at(201 * 61.0)
+            outages.until(201 * 61.0)
 
 
 def test_a_change_of_one_site_of_the_cohort_costs_the_cohort_and_not_all_sites():

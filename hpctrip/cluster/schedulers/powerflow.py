@@ -145,17 +145,10 @@ class _JobGroup:
     ladder: Ladder
     step: Step
     later: tuple[Step, ...]
-    taken: int
-    """Number of the steps of `later` that were taken."""
     jobs: np.ndarray
     """Jobs of the view, those with the most remaining work first."""
     left: float
     """Total remaining work of the jobs."""
-
-    @property
-    def next(self) -> Step | None:
-        """The next step; None: the jobs are at the end of their ladder."""
-        return self.later[self.taken] if self.taken < len(self.later) else None
 
 
 class Ascent:
@@ -200,7 +193,7 @@ class Ascent:
         firsts = [at for at in range(len(kinds)) if at == 0 or kinds[at] != kinds[at - 1]]
         for first, end in itertools.pairwise([*firsts, len(kinds)]):
             ladder, jobs = self._ladders[kinds[first]], order[first:end]
-            group = _JobGroup(ladder, ladder.start, ladder.whole, 1, jobs, float(left[jobs].sum()))
+            group = _JobGroup(ladder, ladder.start, ladder.whole[1:], jobs, self._total(jobs))
             self._free -= len(jobs)
             self._joules -= ladder.start.joules * group.left
             self._watts -= ladder.start.watts * len(jobs)
@@ -212,17 +205,17 @@ class Ascent:
 
     def _enqueue(self, group: _JobGroup) -> None:
         """Add a group to the heap by the gain of its next step, if it has one."""
-        if step := group.next:
-            heapq.heappush(self._heap, (-step.gain, next(self._number), group))
+        if group.later:
+            heapq.heappush(self._heap, (-group.later[0].gain, next(self._number), group))
 
     def _step(self, group: _JobGroup) -> bool:
         """Apply the next step of a group to as many of its jobs as possible; false: the budget is used up."""
-        there, here, number = group.later[group.taken], group.step, len(group.jobs)
+        there, here, number = group.later[0], group.step, len(group.jobs)
         more_gpus, more_w = there.gpus - here.gpus, there.watts - here.watts
         if more_gpus > 0 and self._free < more_gpus * number:
             number = self._free // more_gpus
             if not number:
-                group.later, group.taken = group.ladder.faster_on(here), 0
+                group.later = group.ladder.faster_on(here)
                 self._enqueue(group)
                 return True
             self._split(group, number, group.ladder.faster_on(here))
@@ -234,14 +227,13 @@ class Ascent:
         self._free -= more_gpus * number
         self._joules -= cost_j
         self._watts -= more_w * number
-        group.step = there
-        group.taken += 1
+        group.step, group.later = there, group.later[1:]
         self._enqueue(group)
         return True
 
     def _affordable(self, group: _JobGroup) -> int:
         """Number of jobs of a group that can take its next step within the budget."""
-        there, here = group.later[group.taken], group.step
+        there, here = group.later[0], group.step
         costs_j = (there.joules - here.joules) * self.view.left[group.jobs]
         within = np.cumsum(costs_j) <= self._joules
         if (more_w := there.watts - here.watts) > 0:
@@ -251,7 +243,7 @@ class Ascent:
     def _split(self, group: _JobGroup, number: int, later: tuple[Step, ...]) -> None:
         """Keep the first `number` jobs of a group in it; the others form a group that may take the steps `later`."""
         rest = group.jobs[number:]
-        self._add(_JobGroup(group.ladder, group.step, later, 0, rest, self._total(rest)))
+        self._add(_JobGroup(group.ladder, group.step, later, rest, self._total(rest)))
         group.jobs = group.jobs[:number]
         group.left = self._total(group.jobs)
 

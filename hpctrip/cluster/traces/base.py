@@ -159,12 +159,13 @@ class TraceFile(Trace):
         return table
 
 
-def submission_times(table: Table, name: str) -> np.ndarray:
-    """Read a column of submission times, [N] seconds. Raises InputError if they are negative or decrease."""
+def submission_times(table: Table, name: str, is_sorted: bool = True) -> np.ndarray:
+    """Read a column of submission times, [N] seconds. Raises InputError if they are negative, or `is_sorted` and they
+    decrease."""
     submit_s = table.numbers(name)
     beyond = (submit_s < 0) | (submit_s > LONGEST_S)
     table.refuse(name, beyond, f"is no time from 0 to {LONGEST_S:g} s", "subtract the first of them from all")
-    falls = np.diff(submit_s, prepend=-np.inf) < 0
+    falls = is_sorted & (np.diff(submit_s, prepend=-np.inf) < 0)
     table.refuse(name, falls, "is before the line above", "sort the trace by the time of submission")
     return submit_s
 

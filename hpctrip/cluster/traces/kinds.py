@@ -139,15 +139,9 @@ class Openb(TraceFile):
         table = self.table("name", "num_gpu", "creation_time", "scheduled_time", "deletion_time")
         gpus = table.integers("num_gpu")
         table.refuse("num_gpu", (gpus < 0) | (gpus > 1024), "is no number of GPUs from 0 to 1,024")
-        created_s, deleted_s = table.numbers("creation_time"), table.numbers("deletion_time")
+        created_s = submission_times(table, "creation_time", is_sorted=False)
+        deleted_s = table.numbers("deletion_time")
         scheduled_s = table.numbers("scheduled_time", may_lack=True)
-        beyond = (created_s < 0) | (created_s > LONGEST_S)
-        table.refuse(
-            "creation_time",
-            beyond,
-            f"is no time from 0 to {LONGEST_S:g} s",
-            "subtract the first of them from all",
-        )
         ends_early = deleted_s < np.fmax(scheduled_s, created_s)
         table.refuse("deletion_time", ends_early, "is before the pod was there")
         jobs = (gpus > 0) & (deleted_s > scheduled_s)  # false for a pod that was never scheduled

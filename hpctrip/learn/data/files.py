@@ -52,7 +52,7 @@ def by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, li
 
 def all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     """The files of all parts of the data set at a path that the user wrote."""
-    parts = by_part(Path(data).expanduser(), suffixes, way_out)
+    parts = by_part(Path(data).resolve(), suffixes, way_out)
     return [file for files in parts.values() for file in files]
 
 

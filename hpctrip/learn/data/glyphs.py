@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 
@@ -200,27 +199,14 @@ def _look_up(fields: np.ndarray, glyphs: np.ndarray, coordinates: np.ndarray) ->
     return top * (1 - fr) + bottom * fr
 
 
-def _font_files() -> list[Path]:
-    """The files of `FONTS`. Raises InputError where this matplotlib lacks one."""
-    import matplotlib
-
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    paths = [folder / f"{name}.ttf" for name in FONTS]
-    if missing := [path.stem for path in paths if not path.is_file()]:
-        raise InputError(
-            'workload.data = "glyphs"',
-            f"matplotlib {version('matplotlib')} does not ship the font {', '.join(missing)}",
-            "install matplotlib 3.11 or later, or give a folder of real data",
-        )
-    return paths
-
-
 @lru_cache(maxsize=1)
 def _distance_fields() -> np.ndarray:
     """[G, F, F] float32: signed distance to the outline in image pixels, positive inside; G = fonts x characters."""
+    import matplotlib
     from PIL import ImageFont  # heavy
 
-    fonts = [ImageFont.truetype(path, 2 * _FIELD_SIZE) for path in _font_files()]
+    folder = Path(matplotlib.get_data_path(), "fonts", "ttf")
+    fonts = [ImageFont.truetype(folder / f"{name}.ttf", 2 * _FIELD_SIZE) for name in FONTS]
     inside = np.stack([_bitmap(font, character) for font in fonts for character in CHARACTERS])
     # between the centres of two pixels runs the outline
     to_edge = _distance_to(~inside) + _distance_to(inside) - 0.5

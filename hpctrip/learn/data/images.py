@@ -18,7 +18,7 @@ _LAYOUT = (
 
 def image_files(data: str) -> list[Path]:
     """All files that images are read from, the CSV file among them. InputError where there are none."""
-    path = Path(data).expanduser()
+    path = Path(data)
     if path.is_file():
         return [path, *paths_in(path, image_table(path))]
     return [file for folder in parts_of(path).values() for file, _ in in_class_folders(folder)]

@@ -48,7 +48,7 @@ class Clips:
 
 def clip_files(source: str) -> list[Path]:
     """All files that `read_clips` may open: the archive or the clips of every word, and the lists."""
-    path = Path(source).expanduser()
+    path = Path(source)
     clips = [clip for folder in _words(path) for clip in _clips(folder)] if path.is_dir() else [path]
     return [*clips, *_list_files(path)]
 

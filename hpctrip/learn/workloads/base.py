@@ -15,6 +15,7 @@ from hpctrip.base.validate import instance, integers
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.inputs import resolved, validate
 from hpctrip.config.plugins import code_name, named_code, user_code
+from hpctrip.config.sources import named_files
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partition import Partition
 from hpctrip.learn.task import Task
@@ -139,6 +140,11 @@ class PreparedWorkload(Workload):
         """Description of the data, with the path of those from files."""
         synthetic, from_files = self.origins
         return synthetic if self.synthetic else f"{from_files} from {self.path}"
+
+    def check_data(self) -> None:
+        """The files that its keys name."""
+        for files in named_files(self):
+            files.find(files.value)
 
     def prepare_data(self, seed: int) -> None:
         """Fill the cache. Raises InputError that names the file that is missing or damaged."""

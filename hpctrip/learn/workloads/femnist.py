@@ -54,11 +54,6 @@ class Femnist(CharacterImages):
     glyphs: Writers = Writers()
     """Writers of the synthetic glyphs; ignored with data from files."""
 
-    def check_data(self) -> None:
-        """The files, where the data are files."""
-        if not self.synthetic:
-            files.by_part(self.path, **_FILES)
-
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where the cache lacks it."""
         folder = self.folder(seed)

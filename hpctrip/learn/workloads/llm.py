@@ -92,8 +92,7 @@ class Llm(PreparedWorkload):
     def check_data(self) -> None:
         """The packages; the texts and the model's directory, where they are named."""
         _require(self.adapter)
-        if not self.synthetic:
-            _text_files(self.data)
+        super().check_data()
         if self.model != "tiny":
             from hpctrip.learn.models import causal
 

@@ -141,10 +141,6 @@ class Images(OwnData):
     """The CNN of emnist for images of this size and number of channels, or `"file.py:Name"`: a class or function of
     yours that Name(num_classes) makes a model, which takes [B, channels, image_size, image_size] from -1 to 1."""
 
-    def check_data(self) -> None:
-        """The files."""
-        image_files(self.data)
-
     def content(self) -> str:
         """The digest of all files."""
         return cached.content_of(image_files(self.data))
@@ -182,7 +178,7 @@ class Images(OwnData):
 
 def _array_files(data: str) -> list[Path]:
     """The file of a function, the npz file, or the npy files of a folder. InputError where there are none."""
-    path = Path(code_name(data)[0] if code_name(data) else data).expanduser()
+    path = Path(code_name(data)[0] if code_name(data) else data)
     files = sorted(path.glob("*.npy")) if path.is_dir() else [path] * path.is_file()
     if not files:
         way_out = "give an .npz file, a folder of .npy files, or file.py:function"
@@ -205,7 +201,7 @@ class Arrays(OwnData):
 
     def check_data(self) -> None:
         """The files; the function."""
-        _array_files(self.data)
+        super().check_data()
         if code_name(self.data):
             named_code(self.data, "workload.data")
 

@@ -75,11 +75,6 @@ class Shakespeare(SampledWorkload):
         """With the stride that belongs to what is predicted."""
         return super().resolve().with_defaults(stride=1 if self.predict == "last" else WINDOW)
 
-    def check_data(self) -> None:
-        """The files, where the data are files."""
-        if not self.synthetic:
-            files.by_part(self.path, **_FILES)
-
     def task(self, seed: int) -> Task:
         """The memory-mapped windows and the LSTM; prepares the data first where the cache lacks it."""
         import torch

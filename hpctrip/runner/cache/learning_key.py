@@ -8,13 +8,11 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 import hpctrip
+from hpctrip.base.io import digest as digest_of_bytes
 from hpctrip.config.identity import identity
 from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn.params import digest
-from hpctrip.learn.partition import SiteSamples
 from hpctrip.runner.experiment import Input
 from hpctrip.runner.host import Host
 from hpctrip.runner.provenance import WORKLOAD, learned_tables
@@ -34,6 +32,7 @@ def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithm
     """32 hexadecimal digits of all that training depends on before the first cohort: the input as far as training sees
     it, data and plug-ins by their digests, the shards and the first model as they came out, the engine that was chosen,
     hpctrip's own code, and what decides the last bits at the ranks (`learn.params.arithmetic`)."""
+    shards = host.shards.bounds, host.shards.samples
     return identity(
         {
             **learned_tables(run_input.experiment),
@@ -41,19 +40,12 @@ def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithm
             "data": sorted([s.key, s.digest] for s in sources if s.key.startswith(WORKLOAD)),
             "plugins": sorted(s.digest for s in sources if s.key == PLUGINS),
             "packages": sorted(map(str, run_input.extensions.packages)),
-            "shards": _digest_of_shards(host.shards),
+            "shards": digest_of_bytes(b"".join(array.astype("<i8").tobytes() for array in shards)),
             "model": [len(host.initial_params), digest(host.initial_params)],
             "code": code_digest(),
             "arithmetic": sorted(set(arithmetic)),
         }
     )
-
-
-def _digest_of_shards(shards: SiteSamples) -> str:
-    content = hashlib.blake2b(digest_size=16)
-    for array in (shards.bounds, shards.samples):
-        content.update(np.ascontiguousarray(array, dtype="<i8"))
-    return content.hexdigest()
 
 
 @functools.cache

@@ -24,12 +24,12 @@ _PACE_S = 1.0
 
 @CALLBACKS.add
 class Prometheus(Callback):
-    """Writes the file FILE.h5.prom on rank 0's machine, replaced as a whole after a round: `hpctrip_rounds_total`,
+    """Writes the file FILE.h5.prom on rank 0's machine, replaced atomically after a round: `hpctrip_rounds_total`,
     `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file, FILE.h5.
-    The wall time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the
-    energy of every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the
-    run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every machine
-    and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
+    The wall time of every rank, `hpctrip_phase_seconds_total`, also has the labels `rank`, `host` and `phase`; the
+    energy of every machine, `hpctrip_energy_joules_total`, has `host` and `phase`. These two count from this start of
+    the run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every
+    machine and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
 
     kind: ClassVar[str] = "prometheus"
     folder: PathName | None = Field(None, min_length=1)
@@ -37,8 +37,21 @@ class Prometheus(Callback):
     results FILE.h5."""
 
     _file: Path
-    _registry: Any
-    _metrics: Metrics
+    _label: dict[str, str]
+    _hosts: dict[str, list[int]]
+    """{machine: its ranks}."""
+    _rounds: int = 0
+    _samples: int = 0
+    _round_s: float = 0.0
+    _last: RoundRow | None = None
+    _ended_at: float = 0.0
+    """When the last round ended, in seconds since 1970."""
+    _accuracy: float | None = None
+    _is_running: bool = True
+    _wall_s: np.ndarray
+    _wall_j: np.ndarray
+    """Totals of the ranks, [phases, ranks]."""
+    _power_w: dict[str, float]
     _due: float = 0.0
 
     def check(self) -> None:
@@ -47,84 +60,63 @@ class Prometheus(Callback):
 
     def start(self, run: RunFacts) -> None:
         """Write the counters as they stand; those of the run include the rounds of earlier starts."""
-        from prometheus_client import CollectorRegistry
-
         folder = Path(self.folder) if self.folder else run.path.parent
         self._file = folder / f"{run.path.name}{SUFFIX}"
-        what, hint = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
+        what, hint = "not a file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
         refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
         remove_leftovers(self._file)
-        self._registry, self._metrics = CollectorRegistry(), Metrics(run)
-        self._registry.register(self._metrics)
+        self._label, self._hosts, self._power_w = {"run": run.path.name}, {}, {}
+        for rank, host in enumerate(run.hosts):
+            self._hosts.setdefault(host, []).append(rank)
+        self._wall_s = np.zeros((len(PHASES), len(run.hosts)))
+        self._wall_j = np.full(self._wall_s.shape, np.nan)
+        for row in run.rounds:
+            self._count(row)
         self._write()
 
     def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
-        """Keep the totals of the ranks; they are written with the round, which follows."""
-        self._metrics.measured(wall_s, wall_j)
+        """Replace the totals; the power of a machine is that since they were last replaced."""
+        before_j, before_s = self._energy_j(), self._wall_s.sum(axis=0)
+        self._wall_s, self._wall_j = wall_s, wall_j
+        for host, joules in self._energy_j().items():
+            if (seconds := float((wall_s.sum(axis=0) - before_s)[self._hosts[host]].max())) > 0:
+                self._power_w[host] = (joules - before_j.get(host, 0.0)).sum() / seconds
 
     def round(self, row: RoundRow) -> None:
         """Count a round. It is written at most a second later, as rounds may be shorter than that."""
-        self._metrics.count(row)
+        self._count(row)
         if time.monotonic() >= self._due:
             self._write()
 
     def end(self, status: str) -> None:
         """Write that the run has ended."""
-        self._metrics.is_running = False
+        self._is_running = False
         self._write()
 
-    def _write(self) -> None:
-        from prometheus_client import generate_latest
-
-        replace_file(self._file, generate_latest(self._registry), durable=False)
-        self._due = time.monotonic() + _PACE_S
-
-
-class Metrics:
-    """The totals of a run and of its ranks, as a collector of prometheus_client. Names and units follow Prometheus'
-    conventions; a number that is not known is absent."""
-
-    def __init__(self, run: RunFacts):
-        self._label, self._hosts = {"run": run.path.name}, run.hosts
-        self._rounds = self._samples = 0
-        self._round_s = self._ended_at = 0.0
-        self._last: RoundRow | None = None
-        self._accuracy: float | None = None
-        self.is_running = True
-        self.wall_s = np.zeros((len(PHASES), len(run.hosts)))
-        self.wall_j = np.full(self.wall_s.shape, np.nan)
-        self._power_w: dict[str, float] = {}
-        for row in run.rounds:
-            self.count(row)
-
-    def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
-        """Replace the totals [phases, ranks]; the power of a machine is that since they were last replaced."""
-        before_j, before_s = self._energy_by_host(), self.wall_s.sum(axis=0)
-        self.wall_s, self.wall_j = wall_s, wall_j
-        for host, joules in self._energy_by_host().items():
-            ranks = [rank for rank, name in enumerate(self._hosts) if name == host]
-            if (seconds := float((wall_s.sum(axis=0) - before_s)[ranks].max())) > 0:
-                self._power_w[host] = (joules - before_j.get(host, 0.0)) / seconds
-
-    def _energy_by_host(self) -> dict[str, float]:
-        energy_j: dict[str, float] = {}
-        for labels, joules in self._energy_joules():
-            energy_j[labels["host"]] = energy_j.get(labels["host"], 0.0) + joules
-        return energy_j
-
-    def count(self, row: RoundRow) -> None:
-        """Add a round."""
+    def _count(self, row: RoundRow) -> None:
         self._rounds, self._samples = self._rounds + 1, self._samples + row.num_samples
         self._round_s, self._ended_at, self._last = self._round_s + row.wall_s, time.time(), row
         if row.eval_seen:
             self._accuracy = row.accuracy
 
+    def _energy_j(self) -> dict[str, np.ndarray]:
+        """{machine: joules by phase}, summed over its ranks that read counters; without machines on which none does."""
+        by_host = {host: self._wall_j[:, ranks] for host, ranks in self._hosts.items()}
+        return {host: np.nansum(j, axis=1) for host, j in by_host.items() if not np.isnan(j).all()}
+
+    def _write(self) -> None:
+        from prometheus_client import generate_latest
+
+        replace_file(self._file, generate_latest(self), durable=False)
+        self._due = time.monotonic() + _PACE_S
+
     def collect(self) -> Iterator[Any]:
-        """Every metric."""
+        """Every metric, as prometheus_client asks a collector for them. Names and units follow Prometheus' conventions;
+        a number that is not known is absent."""
         metrics = [
             ("counter", "rounds", "Rounds finished.", self._rounds),
             ("counter", "samples", "Samples trained on.", self._samples),
-            ("gauge", "running", "1 until the run ends.", float(self.is_running)),
+            ("gauge", "running", "1 until the run ends.", float(self._is_running)),
         ]
         if row := self._last:
             metrics += [
@@ -141,28 +133,27 @@ class Metrics:
         rounds.add_sample(f"{rounds.name}_count", self._label, self._rounds)
         rounds.add_sample(f"{rounds.name}_sum", self._label, self._round_s)
         yield rounds
-        yield self._family("counter", "phase_seconds", "Wall time of a rank.", self._phase_seconds())
-        if joules := list(self._energy_joules()):
+        seconds = [
+            ({"rank": str(rank), "host": host, "phase": phase}, self._wall_s[at, rank])
+            for host, ranks in self._hosts.items()
+            for rank in ranks
+            for at, phase in enumerate(PHASES)
+        ]
+        yield self._family("counter", "phase_seconds", "Wall time of a rank.", seconds)
+        if energy_j := self._energy_j():
+            joules = [
+                ({"host": host, "phase": phase}, total)
+                for host, totals in energy_j.items()
+                for phase, total in zip(PHASES, totals, strict=True)
+            ]
             yield self._family("counter", "energy_joules", "Measured energy of a machine.", joules)
+            totals_j = {host: totals.sum() for host, totals in energy_j.items()}
             for kind, name, doc, by_host in (
-                ("counter", "energy_joules", "Energy (OpenTelemetry's hw.energy).", self._energy_by_host()),
+                ("counter", "energy_joules", "Energy (OpenTelemetry's hw.energy).", totals_j),
                 ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", self._power_w),
             ):
                 labels = [({"host": h, "hw_id": h, "hw_type": "host"}, value) for h, value in by_host.items()]
                 yield self._family(kind, name, doc, labels, prefix="hw_")
-
-    def _phase_seconds(self) -> Iterator[tuple[dict[str, str], float]]:
-        for rank, (host, seconds) in enumerate(zip(self._hosts, self.wall_s.T, strict=True)):
-            for phase, total_s in zip(PHASES, seconds, strict=True):
-                yield {"rank": str(rank), "host": host, "phase": phase}, total_s
-
-    def _energy_joules(self) -> Iterator[tuple[dict[str, str], float]]:
-        """Summed over the ranks of a host that read counters: one of each machine does."""
-        for host in dict.fromkeys(self._hosts):
-            ranks = [rank for rank, name in enumerate(self._hosts) if name == host]
-            for phase, joules in zip(PHASES, self.wall_j[:, ranks], strict=True):
-                if not np.isnan(joules).all():
-                    yield {"host": host, "phase": phase}, np.nansum(joules)
 
     def _family(
         self,

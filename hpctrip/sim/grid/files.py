@@ -63,18 +63,6 @@ def signal_files(value: str) -> list[Path]:
     return paths
 
 
-def zone_rows(
-    zone: Sequence[str] | str,
-    time_us: Sequence[int],
-    value: Sequence[float],
-    rank: Sequence[int] | int = 0,
-) -> pd.DataFrame:
-    """Rows of a file: the zone, the microseconds since 1970, and the value per kilowatt-hour, NaN where it is missing.
-    A value of higher `rank` replaces others of its zone and time."""
-    rows = {"zone": zone, "time_us": time_us, "value": value, "rank": rank}
-    return pd.DataFrame(rows).astype({"value": float})
-
-
 class FileSignal(SignalModel):
     """Base of the signals from files."""
 
@@ -94,7 +82,8 @@ class FileSignal(SignalModel):
     """Missing values are bridged by the one before, up to this time between two of them; a longer gap is an error."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
-        """The `zone_rows` of one file. Raises InputError that names file, line and value."""
+        """The rows of one file: zone, time_us (since 1970), value for a kilowatt-hour (NaN: missing), and rank; a value
+        of higher rank replaces others of its zone and time. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
@@ -219,7 +208,7 @@ class CsvSignal(FileSignal):
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
         time_us = column_us(table, self.time_column, self.timezone, zones)
         value = table.numbers(self.value_column, may_lack=True) * _FACTORS[self.unit]
-        return zone_rows(zones, time_us, value)
+        return pd.DataFrame({"zone": zones, "time_us": time_us, "value": value, "rank": 0})
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal; InputError where a price is in a mass, and where the column's name tells another unit."""
@@ -278,7 +267,8 @@ class ElectricityMaps(FileSignal):
         zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
         table.require("Datetime (UTC)", zone)
         time_us = column_us(table, "Datetime (UTC)")
-        return zone_rows(table.texts(zone), time_us, table.numbers(columns[0], may_lack=True))
+        value = table.numbers(columns[0], may_lack=True)
+        return pd.DataFrame({"zone": table.texts(zone), "time_us": time_us, "value": value, "rank": 0})
 
 
 @SIGNALS.add
@@ -305,8 +295,8 @@ class UkCarbonIntensity(FileSignal):
                 (zone, half_hour["from"], *self._intensity(**half_hour["intensity"]))
                 for zone, half_hour in _half_hours(json.loads(text)["data"])
             ]
-            zones, times, values, ranks = zip(*rows, strict=True) if rows else ([], [], [], [])
-            return zone_rows(zones, moments_us(times), values, ranks)
+            frame = pd.DataFrame(rows, columns=["zone", "time_us", "value", "rank"])
+            return frame.assign(time_us=moments_us(frame["time_us"])).astype({"value": float})
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             problem = f"is no answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
             raise InputError(place, problem, "give one as it was sent") from None
