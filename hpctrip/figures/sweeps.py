@@ -263,11 +263,7 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
     if tied:
         ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
         axes.plot(
-            low,
-            [points[k].hours for k in low],
-            "o",
-            label="not significantly different from the lowest",
-            **ring,
+            low, [points[k].hours for k in low], "o", label="not significantly above the lowest", **ring
         )
 
 
