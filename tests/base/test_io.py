@@ -47,11 +47,12 @@ def test_a_file_is_read_whole(tmp_path):
     ],
 )
 def test_anything_else_is_refused_in_one_line(tmp_path, make, problem):
-    make(tmp_path / "a")
-    for read in (read_file, digest_of_file):
+    path = tmp_path / "a"
+    make(path)
+    for read, *place in ((read_file, "sites.path"), (digest_of_file,)):
         with pytest.raises(InputError, match=problem) as caught:
-            read(tmp_path / "a", "sites.path")
-        assert str(caught.value).startswith("sites.path: ") and "\n" not in str(caught.value)
+            read(path, *place)
+        assert str(caught.value).startswith(f"{[*place, path][0]}: ") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
