@@ -1,5 +1,11 @@
 """Studies and sweeps of a model and of data that are code of the user's own, and of CSV files of sites and power."""
 
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -101,3 +107,22 @@ def test_python_makes_a_study_of_a_model_in_the_working_folder(source):
     (source.parent / "net.py").write_text(CODE)
     swept = library.study("src/in.toml", {"workload.model": "net.py:Wide"}, sweeps={"seed": [0, 1]}, out="py")
     assert len(swept.runs) == 2
+
+
+def test_an_artifact_runs_in_a_copy_without_the_files_that_it_was_made_from(hpctrip, source, tmp_path):
+    """The commands of its README, with a plug-in, a model, and files of sites and power."""
+    study = ("study", "src/st.toml", "-o", "workload.model=src/points.py:Wide", "--out", "results")
+    assert hpctrip(*study).code == 0
+    (done := hpctrip(*study, "--artifact", "made")).out == "artifact: made, 1 of 1 runs\n", done.err
+    artifact = (tmp_path / "made").rename(tmp_path / "copy")
+    source.rename(tmp_path / "away")
+    (run_input,) = (artifact / "inputs").glob("*.toml")
+    assert str(tmp_path) not in run_input.read_text() + (artifact / "study.toml").read_text()
+    text = (artifact / "README.md").read_text().replace("IDENTITY", run_input.stem)
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("    ")]
+    assert [command[0] for command in commands] == ["sha256sum", "python", "python"]
+    path = {**os.environ, "PYTHONPATH": str(Path(library.__file__).parents[1])}
+    for command in commands:
+        words = [sys.executable if word == "python" else word for word in command]
+        ended = subprocess.run(words, cwd=artifact, env=path, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
