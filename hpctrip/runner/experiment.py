@@ -298,9 +298,13 @@ def with_code_paths(tables: Tables, move: Callable[[str], str]) -> Tables:
     return moved
 
 
+_CODE_PATHS = "its path is relative to the working folder, in an input file to that file"
+
+
 def name_plugins(layers: Sequence[Tables], plugins: Iterable[str]) -> tuple[list[Tables], list[str]]:
     """The layers of an input, of which the last lists all plug-ins, and the paths of these: those of the last layer
-    that lists any, `plugins`, and the files of the keys `file.py:Name`. A file of several paths is listed once."""
+    that lists any, `plugins`, and the files of the keys `file.py:Name`. A file of several paths is listed once.
+    Raises InputError where a file of a key is not there."""
     named: object = []
     workload: Tables = {}
     for layer in layers:
@@ -310,7 +314,11 @@ def name_plugins(layers: Sequence[Tables], plugins: Iterable[str]) -> tuple[list
         return list(layers), []
     paths = [path for path in named if isinstance(path, str)]
     files = {os.path.realpath(os.path.expanduser(path)) for path in paths}
-    for path in (*plugins, *(code[0] for value in workload.values() if (code := code_name(value)))):
+    code = {key: found[0] for key, value in workload.items() if (found := code_name(value))}
+    for key, path in code.items():
+        if not os.path.lexists(os.path.expanduser(path)):
+            raise InputError(f"workload.{key} = {workload[key]!r}", f"there is no file {path}", _CODE_PATHS)
+    for path in (*plugins, *code.values()):
         if (file := os.path.realpath(os.path.expanduser(path))) not in files:
             files.add(file)
             named, paths = [*named, path], [*paths, path]
