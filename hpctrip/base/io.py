@@ -83,6 +83,11 @@ def beside(folder: str, path: str) -> str:
     return path if path.startswith("~") else os.path.join(folder, path)
 
 
+def absolute(path: str) -> str:
+    """The path from the root; one that begins with "~" stays as it is."""
+    return path if path.startswith(("~", "/")) else os.path.abspath(path)
+
+
 def check_folder(path: str | Path) -> None:
     """Raise InputError where `path` is not a folder and cannot become one. A path where nothing is yet is fine."""
     path = Path(path)

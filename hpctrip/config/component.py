@@ -7,7 +7,7 @@ import importlib
 import math
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeGuard
 
@@ -88,19 +88,22 @@ class Registry(dict[str, type[Component]]):
     """Components of one sort by their kinds. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input
     type."""
 
-    def __init__(self, sort: str, default: str = ""):
+    def __init__(self, sort: str, default: str = "", required: Callable[..., Any] | None = None):
+        """`required` is the method of the base class that every class must define."""
         super().__init__()
-        self.sort, self.default = sort, default
+        self.sort, self.default, self.required = sort, default, required
         _registries.append(self)
 
     def add(self, cls: type[Component]) -> type[Component]:
         """Register a component class under its `kind`.
 
         A class replaces itself when its module is imported again, as a plug-in is for every input that names it.
-        Raises ValueError where `kind` is empty or taken by another class.
+        Raises ValueError where `kind` is empty or taken by another class, or the required method is absent.
         """
         if not cls.kind:
             raise ValueError(f"{self.sort} {cls.__name__} has no kind")
+        if self.required and getattr(cls, self.required.__name__, None) is self.required:
+            raise ValueError(f"{self.sort} {cls.__name__} does not define {self.required.__name__}()")
         holder = self.get(cls.kind, cls)
         if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
             taken_by = _plugin_file(holder) or f"{holder.__module__}.{holder.__qualname__}"

@@ -219,7 +219,11 @@ class Session:
         interruption = self.interruption(state.round)
         with Progress(aggregator, start.path, state.history, self.quiet) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
+            plugins = ", ".join(plugin.path for plugin in self.run_input.extensions.plugins)
             for line in (
+                f"model: {getattr(experiment.workload, 'model', None) or experiment.workload.kind}"
+                f", {self.host.num_params:,} parameters",
+                plugins and f"plug-ins: {plugins}",
                 f"hosts train {'; '.join(engines)}",
                 start.lock.note,
                 *interruption.notes,

@@ -8,11 +8,11 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.io import beside
+from hpctrip.base.io import absolute, beside
 from hpctrip.base.text import shown as shown_value
 from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
@@ -23,9 +23,10 @@ from hpctrip.runner.experiment import (
     Experiment,
     Input,
     merge_layers,
-    read_user_input,
-    relative_to_folder,
+    name_plugins,
+    read_seen_layers,
     resolve,
+    with_code_paths,
 )
 from hpctrip.runner.provenance import files_of_input
 from hpctrip.studies.file import MOST_RUNS, Axis, StudyFile
@@ -191,8 +192,8 @@ class _Reader:
 
     def __init__(self, file: StudyFile, folder: str, overrides: Sequence[str], plugins: Sequence[str]):
         """`folder` is that of the study file."""
-        self.file, self.folder = file, folder
-        self._layers = cache(lambda *paths: read_user_input(paths, overrides, plugins)[0])
+        self.file, self.folder, self.plugins = file, folder, plugins
+        self._layers = cache(lambda *paths: read_seen_layers(paths, overrides))
         self._extensions = cache(_executed)
         self._source = cache(lambda files: files.source(content_of))
 
@@ -204,16 +205,15 @@ class _Reader:
         paths = [beside(self.folder, path) for path in [*inputs, *self.file.overlays]]
         *files, last = self._layers(*paths)
         below, over = files[: len(inputs)], files[len(inputs) :]
-        common, *tables = (self._seen_from_here(table) for table in (self.file.common, *layers))
-        merged = merge_layers({}, [*below, common, *over, *tables, reduce(deep, values, last)])
-        plugins = merged.get(PLUGINS)
-        code = [path for path in plugins if isinstance(path, str)] if isinstance(plugins, list) else []
+        common, *tables = map(self._seen_from_here, (self.file.common, *layers))
+        top = reduce(deep, map(self._seen_from_here, values), last)
+        stack, code = name_plugins([*below, common, *over, *tables, top], self.plugins)
+        # absolute, as the run reads its input from another folder
+        merged = with_code_paths(merge_layers({}, stack), absolute)
         return resolve(merged, self._extensions(*code))
 
     def _seen_from_here(self, table: Tables) -> Tables:
-        if PLUGINS not in table:
-            return table
-        return table | {PLUGINS: relative_to_folder(table[PLUGINS], self.folder)}
+        return with_code_paths(table, partial(beside, self.folder))
 
     def with_seeds(
         self, first: Input, seeds: Sequence[int | None]

@@ -41,8 +41,8 @@ def test_a_file_is_read_whole(tmp_path):
     ("make", "problem"),
     [
         (lambda path: path.mkdir(), "Is a directory"),
-        (os.mkfifo, "is no regular file"),
-        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
         (lambda path: None, "no such file"),
     ],
 )
@@ -121,7 +121,7 @@ def test_folders_and_devices_are_never_replaced(tmp_path):
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link"):
         for write in (replace_file, lambda path, data: write_new({path: data}, overwrite=True)):
-            with pytest.raises(InputError, match="pipe: is no regular file"):
+            with pytest.raises(InputError, match="pipe: is not a regular file"):
                 write(tmp_path / name, b"mine")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}

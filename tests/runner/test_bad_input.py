@@ -158,6 +158,10 @@ FILES = {
         plugin("raise ValueError('this is wrong\\n\\nand here is why')"),
         ["my plug-in.py': fails when imported: ValueError: this is wrong and here is why"],
     ),
+    "a policy that selects nothing": (
+        plugin("from hpctrip.api import POLICIES, Policy\nclass P(Policy):\n    kind = 'p'\nPOLICIES.add(P)"),
+        ["my plug-in.py': fails when imported: ValueError: policy P does not define select()"],
+    ),
     "a plug-in that is not valid Python": (
         plugin("def"),
         ["my plug-in.py': fails when imported: SyntaxError"],

@@ -43,6 +43,12 @@ class Workload(Component):
         """Raises InputError where the key `model` names code, `file.py:Name`, that is not there."""
         own_model(getattr(self, "model", None), 1)
 
+    @property
+    def model_place(self) -> str:
+        """The input key by which messages name the model."""
+        model = getattr(self, "model", None)
+        return f"workload.model = {model!r}" if code_name(model) else config_key("workload", self)
+
     def check_partition(self, partition: Partition, num_sites: int) -> None:
         """Raises InputError where the training set, as far as the input sets its size (`train_samples`), cannot be
         shared out to the sites."""
