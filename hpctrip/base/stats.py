@@ -23,6 +23,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 UNKNOWN = "unknown"
+NOT_APART = "not told apart"
+"""Verdict where the seeds do not decide which of two is faster."""
 Z_975 = 1.959964
 """The two-sided 95 % quantile of the normal distribution."""
 TIE = 1e-9
@@ -151,7 +153,7 @@ class Estimate:
             return UNKNOWN
         slower = self.lies_above(1.0)
         if slower is None:
-            return "no interval" if self.n == 1 else "not told apart"
+            return "no interval" if self.n == 1 else NOT_APART
         return "slower" if slower else "faster"
 
     def text(self, form: str = "{:.3g}") -> str:
@@ -296,11 +298,14 @@ def compare(one: Times, other: Times) -> Estimate:
     return Estimate.geometric_mean(ratios, ~one.arrived, ~other.arrived)
 
 
-def in_order(named: Iterable[tuple[str, Times]]) -> str:
-    """Names from the fastest to the slowest, `a < b = c`, ties by name."""
+def in_order(named: Iterable[tuple[str, Times]], by_verdict: bool = False) -> str:
+    """Names from the fastest to the slowest, `a < b = c`, ties by name; `by_verdict`: ` ≈ ` between neighbours that
+    their seeds do not tell apart."""
     ranked = sorted(named, key=lambda pair: (*pair[1].place, pair[0]))
     text, before = "", None
     for name, times in ranked:
-        text += name if before is None else f" = {name}" if times.ties_with(before) else f" < {name}"
-        before = times
+        if before is not None:
+            is_close = by_verdict and compare(times, before).verdict == NOT_APART
+            text += " = " if times.ties_with(before) else " ≈ " if is_close else " < "
+        text, before = text + name, times
     return text
