@@ -219,11 +219,8 @@ class Session:
         interruption = self.interruption(state.round)
         with Progress(aggregator, start.path, state.history, self.quiet) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
-            plugins = ", ".join(plugin.path for plugin in self.run_input.extensions.plugins)
             for line in (
-                f"model: {getattr(experiment.workload, 'model', None) or experiment.workload.kind}"
-                f", {self.host.num_params:,} parameters",
-                plugins and f"plug-ins: {plugins}",
+                _model(self.run_input, self.host.num_params),
                 f"hosts train {'; '.join(engines)}",
                 start.lock.note,
                 *interruption.notes,
@@ -321,3 +318,11 @@ def apply_settings(gpus: list[str] | None, settings: GpuSettings, until: ExitSta
     if not gpus:
         return Applied(refused=("no GPU trains here",))
     return until.enter_context(SettingsProcess(gpus)).apply(settings)
+
+
+def _model(run_input: Input, num_params: int) -> str:
+    """The model and the plug-ins of a run, in one line."""
+    workload = run_input.experiment.workload
+    plugins = ", ".join(plugin.path for plugin in run_input.extensions.plugins)
+    name = getattr(workload, "model", None) or workload.kind
+    return f"model: {name}, {num_params:,} parameters{f'; plug-ins: {plugins}' if plugins else ''}"

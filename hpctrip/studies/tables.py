@@ -145,7 +145,7 @@ HEAD = (
     "seeds",
     "reached",
     "best accuracy",
-    "ratio to the first, by seed",
+    "ratio to the first, by seed (95 %)",
 )
 
 

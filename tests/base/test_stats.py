@@ -132,6 +132,8 @@ def test_a_configuration_takes_as_long_as_itself_also_where_it_did_not_arrive():
 def test_equal_times_are_a_tie_in_whatever_order_they_are_given():
     named = [("b", times(1, 2)), ("a", times(1, 2)), ("c", times(0.5, 1)), ("d", times(0.1, -0.1))]
     assert in_order(named) == in_order(reversed(named)) == "c < a = b < d"
+    apart = [("a", times(1, 2, 3)), ("b", times(3, 2, 2)), ("c", times(9, 18, 27))]
+    assert in_order(apart, by_verdict=True) == "a ≈ b < c" and in_order(apart) == "a < b < c"
 
 
 def test_times_that_are_equal_but_for_rounding_decide_nothing():
