@@ -19,6 +19,7 @@ from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.show import facts_table, local_training
 from hpctrip.runner.aggregator import idle_hosts
 from hpctrip.runner.resume import default_path
+from hpctrip.sim import plausible
 from hpctrip.sim.timing import Timing
 
 
@@ -180,7 +181,7 @@ def warnings(plan: Plan) -> list[str]:
     seen = sum(batch.stop - batch.start for batch in host.eval_batches)
     if seen < 1000:
         lines.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
-    lines += e.network.warnings()
+    lines += plausible.warnings(world, e.network)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:

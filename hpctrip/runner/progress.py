@@ -17,6 +17,7 @@ from hpctrip.record.schema import TABLES, time_to_accuracy_s
 from hpctrip.record.show import drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.callbacks.base import scalars
+from hpctrip.sim import plausible
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
 
@@ -67,7 +68,7 @@ class Progress:
             f"updates of {aggregator.updates} on the simulated WAN",
             f"data: {host.task.source}",
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
-            *(f"warning: {warning}" for warning in e.network.warnings()),
+            *(f"warning: {warning}" for warning in plausible.warnings(world, e.network)),
         ):
             self.say(line)
         self.bar.start()
