@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import replace
@@ -259,7 +260,10 @@ def run(
     With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then
     names its folder, and the same command goes on with what is missing.
     """
-    if not run_input["paths"] and launched_rank() == 0:
+    own = run_input["plugins"] or any(
+        re.search(r"\b(data|model|path)\s*=", line) for line in run_input["overrides"]
+    )
+    if not run_input["paths"] and not own and launched_rank() == 0:
         click.echo(
             "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
         )
