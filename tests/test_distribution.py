@@ -103,6 +103,7 @@ def test_a_release_has_one_version_and_a_small_wheel(wheel):
     if ".dev" not in version:
         date = re.search(r"^date-released: (.*)$", cited, re.MULTILINE).group(1)
         assert f"\nversion: {version}\n" in cited
+        assert f"version = {{{version}}}" in (ROOT / "docs/cite.md").read_text()
         assert f"\n## {version} - {date}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 

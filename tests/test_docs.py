@@ -142,25 +142,30 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
     assert len(run.rounds) == 3
 
 
-def test_the_sites_of_the_docs_are_those_of_a_run(folder, trained, hpctrip):
+def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
     page = PAGES["docs/howto/sites.md"]
     checked, ran = commands(page)
     said = [line for line in hpctrip(*checked).out.splitlines() if line.startswith("# sites")]
     assert said == re.findall("# sites.*", page)
-    run = trained(*ran[2::2], "stop.max_rounds=1")
+    assert hpctrip(*ran, "-o", "stop.max_rounds=1", "--out", "run.h5").code == 0
+    run = open_run("run.h5")
     assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
     assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
     assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
 
 
-def test_the_power_of_the_docs_is_that_of_its_sites(folder):
-    first, used = commands(PAGES["docs/howto/power.md"])
+def test_the_power_of_the_docs_is_that_of_its_sites(folder, hpctrip):
+    page = PAGES["docs/howto/power.md"]
+    first, used = commands(page)
+    assert re.findall("^    (# .*)", page, re.MULTILINE) == re.findall(
+        "^# .*", hpctrip(*first).out, re.MULTILINE
+    )
     quarters_s, full_kw = np.arange(3) * 900, 44
-    world = read_input(overrides=first[2::2]).experiment.check().world
+    world = read_input(first[1:]).experiment.check().world
     power = np.array([world.power_fraction(clock_s) for clock_s in quarters_s]) * full_kw
     assert power == pytest.approx(np.array([[20, 35, 44], [22, 30, 44], [26, 28, 40]]))
     assert world.start == ["power 2024-05-01T00:00:00 UTC, data until 2024-05-01T00:45:00"]
-    world = read_input(overrides=used[2::2]).experiment.check().world
+    world = read_input(used[1:2], used[3::2]).experiment.check().world
     assert world.power_fraction(0.0) * full_kw == pytest.approx([40, 25, 16])
 
 
@@ -178,7 +183,7 @@ def test_images_arrays_and_the_model_of_the_docs_learn(folder, hpctrip):
             )
             ended = hpctrip(*command, *more)
             assert ended.code == 0, ended.err
-            if "workload.data=photos" in command and more:
+            if command == ["run", "photos.toml"]:
                 run = open_run("run.h5")
                 assert run.meta["stop_reason"] == "target accuracy 0.9 reached"
                 assert not run.meta["synthetic_data"]

@@ -49,9 +49,7 @@ class Table:
             if name not in self.columns:
                 problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
                 needed = f"needed: {', '.join(names)}"
-                only = next(iter(self.columns)) if len(self.columns) == 1 else ""
-                separated = any(mark in only for mark in _OTHER_SEPARATORS)
-                raise InputError(self.place, problem, _way_out(only) if separated else needed)
+                raise InputError(self.place, problem, needed)
 
     def column(self, name: str) -> Sequence[str]:
         """The texts of a column, [R]. InputError where it is missing."""
@@ -117,6 +115,8 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
             _way_out(body.partition("\n")[0]),
         )
     header = fields[:width]
+    if width == 1 and any(mark in header[0] for mark in _OTHER_SEPARATORS):
+        raise InputError(place, f"has one column, {shown(header[0])}", _way_out(header[0]))
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise InputError(place, f"has two columns {shown(twice[0])}", "give every column its own name")

@@ -73,16 +73,19 @@ def check(**run_input: Texts) -> None:
     """
     from hpctrip.config.inputs import resolved_toml
     from hpctrip.runner.experiment import read_input
+    from hpctrip.sim import plausible
     from hpctrip.sim.step import State
 
     experiment = read_input(**run_input).experiment
     simulation = experiment.check()
     simulation.begin(State())
-    for warning in experiment.network.warnings():
+    world = simulation.world
+    for warning in plausible.warnings(world, experiment.network):
         click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
-    for line in simulation.world.start:
+    for line in world.start:
         click.echo(f"# simulated time begins: {line}")
+    click.echo(f"# power: {plausible.power_at_start(world)}")
     for line in experiment.sites.drawn():
         click.echo(f"# sites: {line}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import replace
@@ -266,7 +267,10 @@ def run(
     --sweep policy.k=10,20,40 --sweep seed=0..9 runs all combinations in parallel, as a study. --out is then its
     folder, and repeating the command makes the missing runs.
     """
-    if not run_input["paths"] and launched_rank() == 0:
+    own = run_input["plugins"] or any(
+        re.search(r"\b(data|model|path)\s*=", line) for line in run_input["overrides"]
+    )
+    if not run_input["paths"] and not own and launched_rank() == 0:
         click.echo(
             "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
         )

@@ -201,7 +201,8 @@ def _fault(root: type[Component], detail: Any) -> Fault:
     if kind == "union_tag_invalid":
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
-        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", unknown_name(tag, owner))
+        known = f"{unknown_name(tag, owner)}; one of your own: --plugin FILE.py"
+        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", known)
     if kind in ("union_tag_not_found", "model_type", "dict_type"):
         hint = f'e.g. [{place}] on a line of its own, then "key = value" lines'
         return Fault(f"{place} = {shown(value)}", "must be a table", hint)
@@ -213,6 +214,10 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         problem = "must not be empty" if least == 1 else f"must have at least {least}"
     percent = isinstance(value, str) and re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", value)
     hint = f"write a fraction: {float(percent[1]) / 100:g}" if percent else ""
+    if kind == "missing" and len(path) == 2:
+        hint = f"write {path[1]} = ... below [{path[0]}], or -o {place}=..."
+    elif kind == "less_than_equal" and detail["ctx"]["le"] == 1 and 1 < value <= 100:
+        hint = f"for {value:g} % write {value / 100:g}"
     return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem, hint)
 
 

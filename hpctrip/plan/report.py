@@ -19,6 +19,7 @@ from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.show import facts_table, local_training
 from hpctrip.runner.aggregator import idle_hosts
 from hpctrip.runner.resume import default_path
+from hpctrip.sim import plausible
 from hpctrip.sim.timing import Timing
 
 
@@ -182,7 +183,7 @@ def warnings(plan: Plan) -> list[str]:
         lines.append(
             f"accuracy is measured on {seen} samples: its resolution is {1 / seen:.2g}, and its noise is larger"
         )
-    lines += e.network.warnings()
+    lines += plausible.warnings(world, e.network)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:

@@ -16,6 +16,7 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
 from hpctrip.record.show import drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
+from hpctrip.sim import plausible
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
 
@@ -66,7 +67,7 @@ class Progress:
             f"updates of {aggregator.updates} on the simulated WAN",
             f"data: {host.task.source}",
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
-            *(f"warning: {warning}" for warning in e.network.warnings()),
+            *(f"warning: {warning}" for warning in plausible.warnings(world, e.network)),
         ):
             self.say(line)
         self.bar.start()

@@ -67,6 +67,14 @@ class PowerSupply:
         May be empty."""
         return {}
 
+    def warnings(self) -> list[str]:
+        """One line for each value that is probably a mistake."""
+        return []
+
+    def unused(self) -> list[str]:
+        """The columns of the user's file that no site follows."""
+        return []
+
 
 class PowerModel(Component):
     """Base of all power models."""
@@ -281,10 +289,6 @@ class CsvPower(PowerModel):
         column = np.arange(len(full_power_w)) if wanted is None else traces_named(wanted, traces.names)
         supply = SitePower(self, traces, column, is_fraction[column], full_power_w)
         supply.calendar = _calendar(traces, self.start)
-        share = np.median(traces.util[column] / supply.full[:, None])
-        if not 0.01 <= share <= 100:
-            text = "power.path = %r: its median is %.3g times the power of a site's hardware, %.4g W; check power.unit"
-            _logger.warning(text, self.path, share, full_power_w[0])
         return supply
 
 
@@ -300,15 +304,49 @@ class SitePower(TraceSupply):
         full_power_w: np.ndarray,
     ):
         super().__init__(traces, traces.util, column, np.zeros_like(column), model.at_end)
-        self._is_used = model.meaning == "used"
+        self._is_used, self._path = model.meaning == "used", model.path
         whole_w = full_power_w if model.capacity_w is None else np.full(len(column), model.capacity_w)
-        self._whole = np.where(is_fraction, 1.0, whole_w)
-        self.full = np.where(is_fraction, full_power_w / whole_w, full_power_w)
+        self._whole, self._unit = np.where(is_fraction, 1.0, whole_w), np.where(is_fraction, "", " W")
+        self._full = np.where(is_fraction, full_power_w / whole_w, full_power_w)
 
     def at(self, clock_s: float) -> np.ndarray:
         """P_i of every site, [N]. Past the end of the file as `TraceSupply.at`."""
-        power = super().at(clock_s)
-        return np.clip((self._whole - power if self._is_used else power) / self.full, 0.0, 1.0)
+        return np.clip(self._relative(super().at(clock_s)), 0.0, 1.0)
+
+    def _relative(self, power: np.ndarray) -> np.ndarray:
+        """The power that is left for training at these values of the sites' columns, [N], over that of the hardware."""
+        return (self._whole - power if self._is_used else power) / self._full
+
+    def warnings(self) -> list[str]:
+        """Columns of the file whose unit or capacity is probably wrong, over all its times."""
+        util, domain = self.traces.util, self._domain
+        least, most = util.min(axis=1)[domain], util.max(axis=1)[domain]
+        low, high = np.sort([self._relative(least), self._relative(most)], axis=0)
+        place, lines = f"power.path = {self._path!r}", []
+        if self._is_used and (over := np.flatnonzero(most > self._whole)).size:
+            first = over[0]
+            used = f"{most[first]:.4g} of the {self._whole[first]:.4g}{self._unit[first]}"
+            lines.append(
+                f"{place}: others use up to {used} of {self.traces.names[domain[first]]}, and more than there is at "
+                f"{len(over)} of {len(low)} sites, where P is then 0; check power.unit and power.capacity_w"
+            )
+        if low.min() >= 1:
+            lines.append(
+                f"{place}: P is 1 at every site and time, as the least power is {low.min():.3g} times that of a site's "
+                "hardware; check power.unit and throughput.num_gpus"
+            )
+        elif high.max() < 0.01:
+            lines.append(
+                f"{place}: P is at most {max(high.max(), 0):.3g} at every site and time; check power.unit and "
+                "throughput.num_gpus"
+            )
+        return lines
+
+    def unused(self) -> list[str]:
+        """The columns of the file that no site follows."""
+        return [
+            name for number, name in enumerate(self.traces.names) if number not in {*self._domain.tolist()}
+        ]
 
     def describe(self) -> dict[str, np.ndarray]:
         """The column of each site, [N] texts."""

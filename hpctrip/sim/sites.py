@@ -251,8 +251,8 @@ class CsvSites(SitePlacement):
                 with np.errstate(over="ignore"):  # refused below
                     values = table.numbers(column, may_lack=True) * units[column]
                 low, high = _BOUNDS[quantity]
-                wrong = (values < low) | (values > high)
-                table.refuse(column, wrong, f"is outside {quantity} = {low:g} to {high:g}")
+                wrong, unit = (values < low) | (values > high), units[column]
+                table.refuse(column, wrong, f"is outside {low / unit:g} to {high / unit:g}")
                 numbers[quantity] = values
         return numbers
 

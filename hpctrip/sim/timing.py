@@ -115,6 +115,12 @@ def elapsed_s(
             break
         left = np.where(done, 0.0, left - power * span_s)
     else:
+        if (idle := int((left == work_s)[left > 0].sum())) > 0:
+            raise InputError(
+                "power",
+                f"{idle} of the {len(left)} site(s) of the cohort have no power from {start_s:g} s to {end_s:g} s",
+                "check power.unit and power.capacity_w, or set faults.deadline_s",
+            )
         raise InputError(
             "power",
             f"changes more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s, up to {end_s:g} s",

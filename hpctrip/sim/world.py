@@ -180,6 +180,12 @@ class World:
         return self.throughput_of(self.power_fraction(clock_s))
 
 
+def site_name(world: World, site: int) -> str:
+    """The number of a site and, where it has one, its name, for messages."""
+    name = world.site_columns.get("name", {site: ""})[site]
+    return f"site {site} ({name})" if name else f"site {site}"
+
+
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
     """{input table: calendar} of the series that have dates."""
     series = {"power": supply, **signals}
@@ -342,10 +348,31 @@ def bill(
             sums[name] += amount
         if last:
             return sums
-    table = max(changes, key=lambda name: _num_changes(changes[name], start_s, end_s))
-    raise InputError(
+    raise _too_many_changes(world, changes, start_s, makespan_s, cohort, np.where(sends, comm_s, 0.0))
+
+
+def _too_many_changes(
+    world: World,
+    changes: Mapping[str, Callable[[float], float]],
+    start_s: float,
+    makespan_s: float,
+    cohort: np.ndarray,
+    comm_s: np.ndarray,
+) -> InputError:
+    """The cause of a round of too many changes: a transfer that takes most of it, else the table that changes most."""
+    when = f"in the round that starts at {start_s:g} s and lasts {makespan_s:g} s"
+    slowest = int(comm_s.argmax())
+    if 2 * comm_s[slowest] > makespan_s:
+        rate = f"{world.bandwidth_bps[cohort[slowest]]:g} bit/s"
+        return InputError(
+            "network",
+            f"a transfer takes {comm_s[slowest]:g} s at {rate} at {site_name(world, cohort[slowest])} {when}",
+            "check network.update_bytes, and the unit of the sites' bandwidth and round-trip time",
+        )
+    table = max(changes, key=lambda name: _num_changes(changes[name], start_s, start_s + makespan_s))
+    return InputError(
         table,
-        f"changes more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s and lasts {makespan_s:g} s",
+        f"changes more than {MOST_STEPS:,} times {when}",
         f"use data of longer steps{' or rarer outages (faults.mtbf_s)' * (table == 'power')}, or shorter rounds",
     )
 

@@ -141,7 +141,11 @@ FILES = {
         lambda folder: o("sites.kind=csv", f"sites.path={written(folder / 'sites.csv', FAR)}"),
         ["sites.csv", "line 3", "'far'"],
     ),
-    "a table of sites without its path": (lambda folder: o("sites.kind=csv"), ["sites.path: is missing"]),
+    "a percentage": (lambda folder: o("stop.target_accuracy=40"), ["for 40 % write 0.4"]),
+    "a table of sites without its path": (
+        lambda folder: o("sites.kind=csv"),
+        ["sites.path: is missing; write path = ... below [sites], or -o sites.path=..."],
+    ),
     "an output under a file": (
         lambda folder: ["--out", written(folder / "file", "") / "run.h5"],
         ["run.h5: cannot be written: Not a directory"],

@@ -110,3 +110,24 @@ def test_check_plan_and_run_warn_of_an_update_of_a_few_bytes(hpctrip, tiny, tmp_
     planned = " ".join(hpctrip("plan", *arguments, "--rounds", "1").out.split())
     assert f"! {doubt}" in planned
     assert hpctrip("check", tiny).err == ""
+
+
+def test_check_and_run_warn_of_sites_in_wrong_units_and_name_what_ends_a_round(hpctrip, tiny, tmp_path):
+    (tmp_path / "sites.csv").write_text("name,rtt_s,bandwidth_bps\nOslo,10,100\nOslo,20,1e9\n")
+    (tmp_path / "power.csv").write_text("time_s,a_kw,b_kw,c_kw\n0,11,22,0\n60,22,44,0\n")
+    power = ["-o", f"power={{kind='csv', path='{tmp_path / 'power.csv'}'}}"]
+    sites = [tiny, "-o", f"sites={{kind='csv', path='{tmp_path / 'sites.csv'}'}}"]
+    run = ["-o", "policy.kind=all", "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5"]
+    checked = hpctrip("check", *sites).err
+    assert "above 1 s at 2 of 2 sites, such as 10 s at site 0 (Oslo); name its column rtt_ms" in checked
+    assert "a transfer takes more than an hour at 1 of 2 sites" in checked
+    assert "several sites have the name 'Oslo'" in checked
+    hpctrip("run", *sites, "-o", "power.kind=trace", *run).check_refused(
+        ["a transfer takes 1.2e+08 s at 100 bit/s at site 0 (Oslo) in the round"]
+    )
+    (tmp_path / "sites.csv").write_text("power_trace\nb\na\n")
+    assert "# power: P at the start 0.25 to 0.5; no site follows c\n" in hpctrip("check", *sites, *power).out
+    (tmp_path / "sites.csv").write_text("power_trace\nb\nc\n")
+    hpctrip("run", *sites, *power, *run).check_refused(
+        ["1 of the 2 site(s) of the cohort have no power from 0 s"]
+    )

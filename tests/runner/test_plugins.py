@@ -344,3 +344,23 @@ def test_an_exception_of_a_plug_in_names_its_file_and_line(command, hpctrip, tmp
     last = ended.err.splitlines()[-1]
     assert last.startswith("hpctrip: broken.py, line 9, in Broken.select: ZeroDivisionError: ")
     assert ended.code == 1 and "Traceback" in ended.err and "a bug in hpctrip" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("score", "complaint"),
+    [
+        ("sites.label_counts.sum(1)", "set sees_labels = True"),
+        ("sites.label_counts[:, 0]", "set sees_labels = True"),
+        ("np.argsort(sites.label_counts)", "set sees_labels = True"),
+        ("sites.power", "sites have no 'power'; did you mean"),
+    ],
+)
+def test_a_policy_that_uses_what_it_does_not_see_ends_in_one_clear_line(score, complaint, folder, hpctrip):
+    text = SEES_LABELS.replace("    sees_labels = True\n", "").replace("sites.label_counts", score, 1)
+    (folder / "digits.py").write_text(text)
+    ended = hpctrip("check", "--plugin", "digits.py", "-o", "policy.kind=most-digits")
+    assert ended.code in (1, 2) and complaint in ended.err.splitlines()[-1], ended.err
+
+
+def test_an_unknown_policy_may_be_one_of_a_plugin(hpctrip):
+    hpctrip("check", "-o", "policy.kind=most-digits").check_refused(["one of your own: --plugin FILE.py"])

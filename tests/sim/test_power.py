@@ -185,6 +185,25 @@ def test_power_of_a_file_is_a_fraction_of_what_the_hardware_of_its_site_needs(
     assert supply.next_change_s(0.0) == 60 and not supply.synthetic and supply.calendar is None
 
 
+@pytest.mark.parametrize(
+    ("values", "keys", "doubts"),
+    [
+        ((250, 1, 500, 4), {"unit": "W"}, []),
+        ((0.25, 1, 0.5, 4), {"unit": "W"}, ["P is at most 0.002 at every site and time; check power.unit"]),
+        ((25, 1, 50, 4), {"unit": "MW"}, ["P is 1 at every site and time, as the least power is 500 times"]),
+        (
+            (100, 1500, 0, 0),
+            {"unit": "W", "meaning": "used", "capacity_w": 1200.0},
+            ["others use up to 1500 of the 1200 W of b, and more than there is at 1 of 2 sites"],
+        ),
+        ((0, 0, 0.5, 0.5), {"unit": "fraction", "meaning": "used", "capacity_w": 1200.0}, []),
+    ],
+)
+def test_a_unit_or_a_capacity_that_is_probably_wrong_is_a_warning(tmp_path, values, keys, doubts):
+    warnings = own_power(tmp_path, f"time_s,a,b\n{ROWS.format(*values)}", **keys).warnings()
+    assert len(warnings) == len(doubts) and all(map(str.__contains__, warnings, doubts)), warnings
+
+
 def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_path):
     text = "time_s,a_w,b_w\n" + ROWS.format(100, 500, 100, 500)
     by_name = own_power(tmp_path, text, {"name": ["b", "a"]})
@@ -198,6 +217,9 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
     [
         ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "does not tell the unit of the column 'a'; write e.g. a_kw"),
         ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has not one column of times, time or time_s"),
+        ("timestamp,a_w,b_w\n0,1,1\n60,1,1\n", {}, "rename the column of times to time"),
+        ("time_s;a_w;b_w\n0;1;1\n60;1;1\n", {}, "fields are separated by commas, not semicolons"),
+        ("time_s,a_kwh,b_w\n0,1,1\n60,1,1\n", {}, "divide by the hours of a step, and name it e.g. a_kw"),
         ("time_s,a_w,b_w\n0,1,-5\n60,1,1\n", {}, "line 2: b_w = '-5' is outside 0 to 1e"),
         ("time_s,a_fraction,b_w\n0,70,5\n60,1,1\n", {}, "line 2: a_fraction = '70' is outside 0 to 1"),
         ("time_s,a_w,a_kw\n0,1,5\n60,1,1\n", {}, "has two columns of one site among a_w, a_kw"),

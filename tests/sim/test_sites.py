@@ -50,8 +50,10 @@ def test_sites_are_read_from_a_csv_in_miles_or_metres(tmp_path):
     [
         ("distance_mi\n", "no rows"),
         ("latitude\n3\n", "has latitude; a distance on the globe needs both"),
-        ("latitude,longitude\n91,0\n", "line 2: latitude = '91' is outside latitude = -90 to 90"),
+        ("latitude,longitude\n91,0\n", "line 2: latitude = '91' is outside -90 to 90"),
         ("distance_mi\n3\n-1\n", "line 3: distance_mi = '-1'"),
+        ("rtt_ms\n-10\n", "line 2: rtt_ms = '-10' is outside 0 to 1e"),
+        ("name;rtt_ms\nOslo;10\n", "fields are separated by commas, not semicolons"),
         ("distance_mi\n\x00\xff", "sites.path"),
         ("distance_mi\n1e308\n", "line 2: distance_mi = '1e308'"),
         ("distance_mi,distance_m\n1,2\n", "has the columns distance_m and distance_mi"),

@@ -141,7 +141,11 @@ def read_site_power(path: str, unit: Unit | None, timezone: str = "UTC") -> tupl
     if len(time_names) != 1 or "pdu" in table.columns:
         columns = ", ".join(table.columns)
         problem = f"has not one column of times, time or time_s, and one for each site, but {columns}"
-        raise InputError(table.place, problem, 'power.kind = "trace" reads the layout of PowerData2019')
+        google = 'power.kind = "trace" reads the layout of PowerData2019'
+        way_out = (
+            google if "pdu" in table.columns else "rename the column of times to time, or to time_s (seconds)"
+        )
+        raise InputError(table.place, problem, way_out)
     (time_name,) = time_names
     if len(table.lines) == 0 or len(table.columns) == 1:
         raise InputError(table.place, "holds no power", "give two rows or more, and a column for each site")
@@ -181,6 +185,11 @@ def _named_unit(table: Table, column: str, unit: Unit | None) -> tuple[str, Unit
     if match and (of := units.get((match[2] or match[3]).lower())):
         return match[1], of
     if unit is None:
+        if match and (match[2] or match[3]).lower() in ("wh", "kwh", "mwh"):
+            problem = f"has energy, not power, in the column {column!r}"
+            raise InputError(
+                table.place, problem, f"divide by the hours of a step, and name it e.g. {match[1]}_kw"
+            )
         hint = f"write e.g. {column}_kw, or set power.unit to one of {', '.join(FACTORS)}"
         raise InputError(table.place, f"does not tell the unit of the column {column!r}", hint)
     return column, unit

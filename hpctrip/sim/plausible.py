@@ -1,0 +1,47 @@
+"""What `check`, `plan` and a run say about the values of a world that they cannot refuse: warnings, and its power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpctrip.base.units import HOUR_S
+from hpctrip.sim.network import Network
+from hpctrip.sim.world import World, site_name
+
+LONG_RTT_S = 1.0
+"""A longer round-trip time is probably in milliseconds: one by a geostationary satellite is 0.6 s."""
+
+
+def warnings(world: World, network: Network) -> list[str]:
+    """One line for each value that is probably a mistake, such as one in a wrong unit."""
+    return [*network.warnings(), *world.supply.warnings(), *_of_sites(world)]
+
+
+def power_at_start(world: World) -> str:
+    """The range of the power fractions at time 0, and the columns of the power file that no site follows."""
+    fractions, unused = world.power_fraction(0.0), world.supply.unused()
+    text = f"P at the start {fractions.min():.2g} to {fractions.max():.2g}"
+    return f"{text}; no site follows {', '.join(unused)}" if unused else text
+
+
+def _of_sites(world: World) -> Iterator[str]:
+    columns, number = world.site_columns, len(world)
+    rtt_s, names = columns.get("rtt_s", np.zeros(number)), columns.get("name", np.full(number, ""))
+    if (slow := np.flatnonzero(rtt_s > LONG_RTT_S)).size:
+        first = f"{rtt_s[slow[0]]:g} s at {site_name(world, slow[0])}"
+        yield (
+            f"sites: the round-trip time is above {LONG_RTT_S:g} s at {len(slow)} of {number} sites, such as {first}; "
+            "name its column rtt_ms if it holds milliseconds"
+        )
+    if (slow := np.flatnonzero(world.comm_s > HOUR_S)).size:
+        rate = f"{world.bandwidth_bps[slow[0]]:g} bit/s"
+        first = f"{world.comm_s[slow[0]] / HOUR_S:.3g} h at {rate} at {site_name(world, slow[0])}"
+        yield (
+            f"network: a transfer takes more than an hour at {len(slow)} of {number} sites, such as {first}; check "
+            "network.update_bytes, and the unit of the sites' bandwidth and round-trip time"
+        )
+    unique, counts = np.unique(names[names != ""], return_counts=True)
+    if (twice := unique[counts > 1]).size:
+        yield f"sites: several sites have the name {str(twice[0])!r}; give each its own name"
