@@ -190,7 +190,8 @@ def study(
     paths, folder, extensions = arguments["paths"], Path(arguments["out"]), arguments["plugins"]
     if sweeps:
         lines = [
-            f"{key}={','.join(inline_toml(value, key) for value in values)}" for key, values in sweeps.items()
+            f"{key}={','.join(inline_toml(value, key) for value in _listed(values))}"
+            for key, values in sweeps.items()
         ]
         studies = [sweep_study(paths, folder, arguments["overrides"], lines, extensions)]
     elif len(paths) == 1:
@@ -230,8 +231,10 @@ def open(path: str | Path) -> Run | Cluster:
     return _as_public_class(open_results(_text(path)))
 
 
-def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Drawing:
-    """Draw one of the figures that `hpctrip plot` lists, of one or several runs or clusters.
+def plot(
+    figure: str, runs: ResultsFile | str | Path | Iterable[ResultsFile | str | Path], **options: Any
+) -> Drawing:
+    """Draw one of the figures that `hpctrip plot` lists, of one or several runs or clusters, or of their paths.
 
     `options` are those of the command, with _ for -. Returns a Drawing with `picture` (a matplotlib figure), `table`
     (its numbers) and `lines` (its text), which notebooks show. Raises InputError for an unknown figure or a wrong
@@ -241,7 +244,8 @@ def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any)
 
     if figure not in FIGURES:
         raise InputError(f"figure {figure!r}", "there is none of this name", unknown_figure(figure))
-    draw, run_list = FIGURES[figure], [runs] if isinstance(runs, ResultsFile) else list(runs)
+    draw, several = FIGURES[figure], [runs] if isinstance(runs, ResultsFile | str | Path) else runs
+    run_list = [each if isinstance(each, ResultsFile) else open(each) for each in several]
     if draw.source.of_many:
         return draw(run_list, **options)
     if len(run_list) != 1:
@@ -291,7 +295,18 @@ def _arguments(
     return {"paths": _texts(inputs), "overrides": lines, "out": target, "plugins": _texts(plugins)}
 
 
+def _listed(values: Any) -> Iterable[Any]:
+    """The values of an axis; one alone is a list of one."""
+    return values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+
+
 def _texts(paths: Inputs) -> list[str]:
+    if isinstance(paths, Mapping):
+        raise InputError(
+            "inputs",
+            "is a dict, not names of files",
+            'name files, and give settings as overrides={"policy.k": 5}',
+        )
     return [_text(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 

@@ -44,7 +44,7 @@ def faults(path: Path, text: str, values: dict[str, str], stated: frozenset[str]
     plain = _CODE.sub("", _MARKED.sub("", text))
     for number in dict.fromkeys(_RESULT.findall(plain)):
         if stated is not None and number not in stated:
-            yield f"{path}: {number} stands without a mark and is no setting"
+            yield f"{path}: {number} stands without a mark and is not a setting"
 
 
 def written(text: str, values: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ ln(our hours / the paper's) of bar i, bar 0 being the one that the others are ra
 
 which is one absolute time and n - 1 ratios; the error is sqrt(Q / n), and a typical factor is e to that. A bar that did
 not reach the target with every seed took at least the hours that it had: Q is then the least that it can be. A value of
-a constant is told apart from the best one where even the best point that has it lies outside the 95 % region of that
+a constant is excluded if even the best point with it lies outside the 95 % region of that
 constant by its profile, with the scatter of the bars estimated by the best fit itself (Bates & Watts 1988, Sec. 6.1).
 Writes points.csv and profile.csv beside the table.
 """
@@ -131,7 +131,7 @@ def profile(points: Sequence[Point], best: Point) -> pd.DataFrame:
     for name in best.constants:
         for value in sorted({point.constants[name] for point in points}):
             point = next(point for point in points if point.constants[name] == value)
-            apart = "told apart" if point.misfit > region(best) else "not told apart"
+            apart = "excluded" if point.misfit > region(best) else "not excluded"
             verdict = "best" if value == best.constants[name] else apart
             rows.append({"constant": name, "value": value, **point.row, "verdict": verdict})
     return pd.DataFrame(rows)

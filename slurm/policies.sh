@@ -1,5 +1,5 @@
 #!/bin/bash
-# Policies against each other on one workload (the paper's Figs. 9 and 14), over policy and seed.
+# Comparison of policies on one workload (the paper's Figs. 9 and 14), over policy and seed.
 # One array task per (policy, seed). From the folder that holds inputs/:
 #
 #     sbatch slurm/policies.sh speech                                                # 4 policies, ten seeds: 40 tasks

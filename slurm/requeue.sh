@@ -1,5 +1,5 @@
 #!/bin/bash
-# PowerTrip in pieces: leaves with a checkpoint before its time is up, and puts itself into the queue again.
+# PowerTrip in pieces: stops with a checkpoint before its time limit, and requeues itself.
 # From the folder that holds inputs/:
 #
 #     sbatch slurm/requeue.sh                                                        # inputs/emnist_dynamic.toml

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The runs of a study as the tasks of an array, one each; `hpctrip study NAME --slurm` writes and submits this.
+# The runs of a study as tasks of a job array; `hpctrip study NAME --slurm` writes and submits this script.
 # By hand, from the folder that holds inputs/:
 #
 #     sbatch --array=0-69%10 slurm/study.sh fig09                                    # ten of seventy runs at a time

@@ -271,10 +271,13 @@ def launch():
 
 
 @pytest.fixture(autouse=True)
-def own_components(monkeypatch):
+def own_components():
     """What the plug-ins of a test register is forgotten after it."""
-    for registry in component._registries:
-        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    before = [(registry, dict(registry)) for registry in component._registries]
+    yield
+    for registry, classes in before:
+        registry.clear()
+        registry.update(classes)
 
 
 @pytest.fixture

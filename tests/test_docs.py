@@ -15,7 +15,7 @@ import hpctrip
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.config.component import registry_of
+from hpctrip.config.component import Registry, owner_of
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
@@ -272,7 +272,7 @@ def test_the_choices_of_the_readings_exist(row):
 def words_of(table, root=Experiment):
     """The kinds, keys and choices of a table of the input whose root is `root`."""
     field = root.model_fields[table]
-    registry = registry_of(field) or {}
+    registry = owner if isinstance(owner := owner_of(field), Registry) else {}
     classes = [cls for cls in registry.values() or [field.annotation] if hasattr(cls, "model_fields")]
     keys = {key: field for cls in classes for key, field in cls.model_fields.items()}
     choices = {value for field in keys.values() for value in get_args(field.annotation)}

@@ -94,7 +94,7 @@ def test_values_of_every_sort_reach_the_input(tmp_path):
 def test_bad_input_is_an_error_that_says_all(tmp_path):
     with pytest.raises(hpctrip.InputError, match=r"policy\.k"):
         hpctrip.run(overrides={"policy.kind": "static", "policy.k": -1}, out=tmp_path / "run.h5")
-    with pytest.raises(hpctrip.InputError, match="seed: a object is no value"):
+    with pytest.raises(hpctrip.InputError, match="seed: a object is not a value"):
         hpctrip.run(overrides={"seed": object()}, out=tmp_path / "run.h5")
     with pytest.raises(hpctrip.InputError, match="no such file"):
         hpctrip.open(tmp_path / "none.h5")
@@ -178,3 +178,17 @@ def test_a_notebook_shows_a_run_once(run, monkeypatch):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda *shown: displayed.append(shown))
     assert run._repr_html_() and not displayed
+
+
+def test_a_figure_is_drawn_of_a_path_too(run):
+    assert hpctrip.plot("curves", run.path).table.equals(hpctrip.plot("curves", run).table)
+
+
+def test_tables_in_place_of_files_are_refused_with_the_way_out():
+    with pytest.raises(hpctrip.InputError, match=r"is a dict.*overrides="):
+        hpctrip.run({"workload": {"kind": "emnist"}})
+
+
+def test_one_value_of_a_sweep_needs_no_list(tmp_path):
+    runs = hpctrip.study(overrides=SMALL, sweeps={"seed": 3}, out=tmp_path, quiet=True)
+    assert runs["seed"].tolist() == [3]

@@ -127,7 +127,7 @@ def over(log, state):
 
 
 def assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed):
-    cluster.until(job, lambda log, state: "going on after round" in log)
+    cluster.until(job, lambda log, state: "resuming after round" in log)
     cluster.hurry(job)
     cluster.until(job, over)
     found = cluster.result(job)

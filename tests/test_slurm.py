@@ -105,7 +105,7 @@ def test_a_sweep_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undistur
     submitted = cluster.run(*study, "--out", "try", "--slurm", *SITE)
     assert "1 runs as tasks" in submitted
     log = cluster.wait(submitted.split()[1].rstrip(":"))
-    assert log.count("going on after round 1, from try/runs/") == 1 and "is finished already" not in log
+    assert log.count("resuming after round 1, from try/runs/") == 1 and "is finished already" not in log
 
     cluster.run(*study, "--out", "try")  # table and figure
     cluster.run(*study, "--out", "undisturbed", "--jobs", "1")

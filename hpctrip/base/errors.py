@@ -90,18 +90,18 @@ class UnsavedRun(HpctripError):
 
 FAULT_EXIT_CODE = 70
 """Any other exception is a fault of hpctrip: EX_SOFTWARE of sysexits.h."""
-REPORT_FAULT = "a fault of hpctrip: please report it with the traceback"
+REPORT_FAULT = "a bug in hpctrip: please report it with the traceback"
 PLUGIN_MODULE = "hpctrip_plugin_"
 """Beginning of the names of the modules that plug-ins become."""
 
 EXIT_CODES = {
     0: "done",
     HpctripError.exit_code: "failed; for diff: the runs differ",
-    InputError.exit_code: "bad input, one line for each fault; for verify: a file is wrong",
+    InputError.exit_code: "bad input, one line per error; for verify: a file is wrong",
     DivergedError.exit_code: "training diverged",
-    FAULT_EXIT_CODE: "a fault of hpctrip, with a traceback: please report it",
-    InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` goes on",
-    130: "ended at once by Ctrl-C: the second one, where a run was training",
+    FAULT_EXIT_CODE: "a bug in hpctrip, with a traceback: please report it",
+    InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` continues",
+    130: "ended immediately by Ctrl-C; by the second one while training",
     UnsavedRun.exit_code: "interrupted without a checkpoint of its last rounds (`checkpoint.enabled = false`)",
 }
 """Meaning of a command's exit code."""

@@ -83,13 +83,18 @@ def beside(folder: str, path: str) -> str:
     return path if path.startswith("~") else os.path.join(folder, path)
 
 
+def absolute(path: str) -> str:
+    """The path from the root; one that begins with "~" stays as it is."""
+    return path if path.startswith(("~", "/")) else os.path.abspath(path)
+
+
 def check_folder(path: str | Path) -> None:
     """Raise InputError where `path` is not a folder and cannot become one. A path where nothing is yet is fine."""
     path = Path(path)
     for part in (path, *path.parents):
         if os.path.lexists(part):
             if not os.path.isdir(part):
-                raise InputError(str(part), "is no folder", "name a folder, or what is to become one")
+                raise InputError(str(part), "is not a folder", "name an existing or a new folder")
             return
 
 
@@ -148,7 +153,7 @@ def _opened(path: str | Path, place: str) -> Iterator[BinaryIO]:
     # the message names the path unless the place ends with it
     its = "" if place == str(path) or place.endswith(("'", '"')) else f"{path}: "
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a pipe would block
-        raise InputError(place, f"{its}is no regular file", "give the path of a file")
+        raise InputError(place, f"{its}is not a regular file", "give the path of a file")
     try:
         with open(path, "rb") as file:
             yield file
@@ -269,7 +274,7 @@ def _check_file(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a directory")
     if path.exists() and not path.is_file():
-        raise InputError(str(path), "is no regular file", "choose another name")
+        raise InputError(str(path), "is not a regular file", "choose another name")
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

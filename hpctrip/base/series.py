@@ -138,7 +138,7 @@ def read_signal(path: str, column: str, place: str, begin_s: float | None = None
     if len(start_s) < 2:
         raise InputError(table.place, f"holds {len(start_s)} lines", "give two or more")
     table.refuse("time_s", np.diff(start_s, prepend=-np.inf) <= 0, "is not after the line above")
-    table.refuse(column, (value < 0) | (value > 1e12), "is no number from 0 to 1e12")
+    table.refuse(column, (value < 0) | (value > 1e12), "is not a number from 0 to 1e12")
     interval_s = float(np.median(np.diff(start_s)))
     if not 1 <= interval_s <= 24 * HOUR_S:
         problem = f"column time_s has a median interval of {interval_s:g} s; a file has 1 s to 1 day"

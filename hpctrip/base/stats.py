@@ -10,7 +10,8 @@ How two configurations are compared (`compare`), everywhere in tables, figures a
 * Where both configurations have such seeds, be it the same seed or different ones, the ratio is "unknown". Seeds are
   never left out for that: the others would be the easy ones.
 * One of the two is faster where the interval lies on one side of 1. A bound decides in its own direction only, by a
-  sign test over the seeds whose order is certain: six of six are needed, or nine of ten. Else they are not told apart.
+  sign test over the seeds whose order is certain: six of six are needed, or nine of ten. Otherwise the difference is
+  not significant.
 * Equal times are a tie, whatever the order of the input.
 """
 
@@ -23,6 +24,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 UNKNOWN = "unknown"
+NOT_SIGNIFICANT = "not significant"
+"""Verdict where the seeds do not decide which of two is faster."""
 Z_975 = 1.959964
 """The two-sided 95 % quantile of the normal distribution."""
 TIE = 1e-9
@@ -146,12 +149,12 @@ class Estimate:
 
     @property
     def verdict(self) -> str:
-        """Verdict of a ratio of times on the first of the two: faster, slower, or not told apart, and why."""
+        """Verdict of a ratio of times on the first of the two: faster, slower, or not significant, and why."""
         if self.bound == UNKNOWN or not self.n:
             return UNKNOWN
         slower = self.lies_above(1.0)
         if slower is None:
-            return "no interval" if self.n == 1 else "not told apart"
+            return "no interval" if self.n == 1 else NOT_SIGNIFICANT
         return "slower" if slower else "faster"
 
     def text(self, form: str = "{:.3g}") -> str:
@@ -296,11 +299,14 @@ def compare(one: Times, other: Times) -> Estimate:
     return Estimate.geometric_mean(ratios, ~one.arrived, ~other.arrived)
 
 
-def in_order(named: Iterable[tuple[str, Times]]) -> str:
-    """Names from the fastest to the slowest, `a < b = c`, ties by name."""
+def in_order(named: Iterable[tuple[str, Times]], by_verdict: bool = False) -> str:
+    """Names from the fastest to the slowest, `a < b = c`, ties by name; `by_verdict`: ` ≈ ` between neighbours that
+    their seeds do not tell apart."""
     ranked = sorted(named, key=lambda pair: (*pair[1].place, pair[0]))
     text, before = "", None
     for name, times in ranked:
-        text += name if before is None else f" = {name}" if times.ties_with(before) else f" < {name}"
-        before = times
+        if before is not None:
+            is_close = by_verdict and compare(times, before).verdict == NOT_SIGNIFICANT
+            text += " = " if times.ties_with(before) else " ≈ " if is_close else " < "
+        text, before = text + name, times
     return text

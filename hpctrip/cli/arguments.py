@@ -71,7 +71,7 @@ class DefaultsToRun(click.Group):
         removed, misspelt and misplaced commands."""
         first = args[0] if args else ""
         if first in MOVED and not os.path.lexists(first):
-            ctx.fail(f"{first} is no command any more: {MOVED[first]}")
+            ctx.fail(f"{first} is no longer a command: {MOVED[first]}")
         if ctx.resilient_parsing and not first:  # the shell completes the first word: a command
             return super().parse_args(ctx, args)
         if first not in self.commands and first not in ("--help", "-h", "--version"):
@@ -127,21 +127,21 @@ format_option = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     callback=lambda ctx, param, value: value == "json",
-    help="json: one document and nothing else on stdout, for other programs: units in the names (clock_s), null for "
-    "an unknown value.",
+    help="json: one JSON document on stdout, for other programs: units in the names (clock_s), null for unknown "
+    "values.",
 )
 
 out_option = click.option(
     "--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5)."
 )
 
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing files.")
 
 
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments of an input: `paths`, `overrides` and `plugins`."""
     files = click.argument("paths", nargs=-1, type=FILE, metavar="[FILE.toml]...")
-    text = "One line of TOML laid over the files."
+    text = "Override a key of the files, in TOML syntax."
     lines = click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
     return files(lines(plugins_option(command)))
 
@@ -154,5 +154,5 @@ def store_option(command: Callable[..., None]) -> Callable[..., None]:
         lines = () if store is None else (f"store.path={json.dumps(store)}",)
         command(overrides=(*overrides, *lines), **others)
 
-    text = "Take the rounds that were trained before from there, and keep new ones (store.path)."
+    text = "Cache of trained rounds: reuse its rounds, and add new ones (store.path)."
     return click.option("--store", type=FILE, metavar="DIR", help=text)(with_store)

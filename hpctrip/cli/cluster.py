@@ -10,7 +10,7 @@ from hpctrip.cli.arguments import FILE, DefaultsToRun, input_options, out_option
 
 @click.group(cls=DefaultsToRun, invoke_without_command=True)
 def cluster() -> None:
-    """Simulate a GPU cluster whose jobs are scheduled under a budget (PowerFlow).
+    """Simulate a GPU cluster that schedules jobs under a power or energy budget (PowerFlow).
 
     `hpctrip cluster FILE.toml` means `hpctrip cluster run FILE.toml`.
     """
@@ -21,7 +21,7 @@ def cluster() -> None:
 @out_option
 @overwrite_option
 def run(out: str | None, overwrite: bool, **cluster_input: tuple[str, ...]) -> None:
-    """Simulate one cluster: TOML files merged left to right; none: synthetic jobs on 128 GPUs."""
+    """Simulate one cluster, or without FILE synthetic jobs on 128 GPUs. TOML files are merged from left to right."""
     from rich.console import Console
 
     from hpctrip.cluster.results import open_cluster
@@ -35,7 +35,7 @@ def run(out: str | None, overwrite: bool, **cluster_input: tuple[str, ...]) -> N
 @cluster.command()
 @input_options
 def check(**cluster_input: tuple[str, ...]) -> None:
-    """Validate the input of a cluster, read its trace, and print every key with the value in force."""
+    """Validate the input of a cluster, read its trace, and print every key with its value."""
     from hpctrip.cluster.run import read_cluster_input
     from hpctrip.config.inputs import resolved_toml
 
@@ -49,7 +49,7 @@ def check(**cluster_input: tuple[str, ...]) -> None:
 @cluster.command()
 @click.argument("name", required=False)
 def keys(name: str | None) -> None:
-    """Describe every key of the input of a cluster, or those that NAME means, as `hpctrip keys` does."""
+    """Describe all input keys of a cluster, or those of NAME, like `hpctrip keys`."""
     from hpctrip.cli.reference import show_keys
     from hpctrip.cluster.scenario import ClusterScenario
 
@@ -63,10 +63,10 @@ def keys(name: str | None) -> None:
     type=click.IntRange(1, 1024),
     default=8,
     show_default=True,
-    help="GPUs per node of the cluster on which the tables were measured.",
+    help="GPUs per node of the measured cluster.",
 )
 def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
-    """Fit the form of a step's time to tables of measured throughputs, and print parameters and errors.
+    """Fit the model of a step's time to tables of measured throughputs, and print parameters and errors.
 
     A table is a model's: a row for each global batch size, a column for each number of GPUs, steps per second.
     """

@@ -10,12 +10,11 @@ from hpctrip.cli.arguments import FILE, Number, echo, input_options, overwrite_o
 
 
 @click.command("gpu-settings")
-@click.option("--restore", is_flag=True, help="Put back the settings that killed runs have left.")
+@click.option("--restore", is_flag=True, help="Restore settings that killed runs have left.")
 def gpu_settings(restore: bool) -> None:
-    """List this machine's GPUs with their power caps, and the settings that killed runs have left on them.
+    """List this machine's GPUs with their power caps, and settings left by killed runs.
 
-    A run puts its settings ([knobs] in the input) back however it ends. Only where a batch system kills every process
-    at once nothing is left to do so.
+    A run restores the settings of its [knobs] however it ends, unless a batch system kills all its processes at once.
     """
     from hpctrip.base.errors import HpctripError
     from hpctrip.device.counters import Unavailable
@@ -39,29 +38,31 @@ def gpu_settings(restore: bool) -> None:
 
 @click.command(context_settings={"show_default": True})
 @input_options
-@click.option("--out", type=FILE, default="tuned", metavar="DIR", help="Folder to write into.")
+@click.option("--out", type=FILE, default="tuned", metavar="DIR", help="Output folder.")
 @overwrite_option
 @click.option(
     "--over",
     multiple=True,
     metavar="KEY=[...]",
-    help="Values of an input key to try, instead of the usual knobs of this device; may be repeated.",
+    help="Values of an input key to try, instead of the default search; may be repeated.",
 )
-@click.option("--rounds", type=click.IntRange(1, 10_000), default=4, help="Rounds to compare accuracy after.")
+@click.option(
+    "--rounds", type=click.IntRange(1, 10_000), default=4, help="Rounds after which accuracy is compared."
+)
 @click.option(
     "--accuracy-bound",
     type=Number(0, 1),
     default=0.01,
-    help="Largest loss of accuracy that a setting may cost.",
+    help="Maximum loss of accuracy of a setting.",
 )
 @click.option("--eta", type=Number(0, 1), default=0.5, help="Zeus' weight of energy (1) against time (0).")
 @click.option(
     "--error",
     type=Number(0.001, 1),
     default=0.05,
-    help="Measure until the 95 % interval of a sample's time is within this share of it.",
+    help="Measure until the relative 95 % interval of the time per sample is this small.",
 )
-@click.option("--no-knobs", is_flag=True, help="Try no power caps and clocks of the GPU.")
+@click.option("--no-knobs", is_flag=True, help="Do not try power caps and clocks of the GPU.")
 def tune(
     out: str,
     overwrite: bool,
@@ -73,11 +74,11 @@ def tune(
     no_knobs: bool,
     **tuned_input: tuple[str, ...],
 ) -> None:
-    """Measure under which settings this machine trains an input fastest, and on the least energy.
+    """Find the settings with which this machine trains an input fastest, and with the least energy.
 
-    Precision, sites in a block and batch size are tried, on a CPU engine and threads too; then power caps and clocks of
-    the GPU are searched, where it takes them. Written are inputs to lay over the one that was tuned (best_*.toml), all
-    trials (trials.csv), their front (trials.png), and what power is worth here (curve.csv).
+    Tries precision, sites per block and batch size; on a CPU also engine and threads. Then searches power caps and
+    clocks of the GPU, if it supports them. Writes config layers for the tuned input (best_*.toml), all trials
+    (trials.csv), their Pareto front (trials.png), and speed against power (curve.csv).
     """
     from hpctrip.ranks.launched import launched_size
     from hpctrip.runner.run_metadata import device_name

@@ -26,13 +26,13 @@ Texts = tuple[str, ...]
 @click.argument("source", type=FILE, metavar="FILE.h5")
 @input_options
 @click.option(
-    "--out", type=FILE, metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5)."
+    "--out", type=FILE, metavar="FILE.h5", help="Write another results file (default: continue FILE.h5)."
 )
 def resume(source: str, out: str | None, **run_input: Texts) -> None:
-    """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
+    """Resume an interrupted run, or a finished one with new stop rules, on any number of ranks.
 
-    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins are
-    never run because such a file names them: name them again.
+    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins must
+    be named again, because hpctrip runs no code that such a file names.
     """
     with Guardian() as guardian:
         from hpctrip.runner.resume import start_resumed
@@ -48,11 +48,11 @@ def resume(source: str, out: str | None, **run_input: Texts) -> None:
 @overwrite_option
 @store_option
 def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) -> None:
-    """Say what a run would have taken under another clock, network, power or policy.
+    """Compute the time of a run under another clock, network, power or policy.
 
-    The input is the one stored in FILE.h5, with files and -o lines laid over it. Where the same sites train in every
-    round, nothing is trained and it takes seconds; where other sites do, the run is trained, from where a store's
-    rounds end. What training itself sees may not change. Plug-ins must be named again.
+    The input is that of FILE.h5, overridden by files and -o options. If the same sites train in every round, nothing
+    is trained and it takes seconds. Otherwise rounds that are not in the cache are trained. Keys that affect training
+    may not change. Plug-ins must be named again.
     """
     with Guardian() as guardian:
         from hpctrip.record.reader import open_run
@@ -67,10 +67,9 @@ def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) ->
 @click.command()
 @input_options
 def check(**run_input: Texts) -> None:
-    """Validate an input and print every key with the value in force.
+    """Validate an input and print every key with its value.
 
-    Files that it names are checked as far as that costs no computing: sites, outages and traces are read, data and
-    packages must be there.
+    Input files are checked without computing: sites, outages and traces are read; data and packages must exist.
     """
     from hpctrip.config.inputs import resolved_toml
     from hpctrip.runner.experiment import read_input
@@ -101,22 +100,22 @@ def check(**run_input: Texts) -> None:
     "--device",
     type=click.Choice(["auto", "cpu", "gpu"]),
     default="auto",
-    help="What hosts train on; gpu: also from where there is none. auto: as the input says, else as here.",
+    help="Device of the hosts; gpu works without one here. auto: as in the input, or else as on this machine.",
 )
 @click.option(
     "--memory-gb",
     type=Speed(),
-    help="Memory of a host's GPU, or its share of a node's: says whether the model and the updates fit.",
+    help="Memory of a host's GPU, or its share of a node's: checks whether the model and the updates fit.",
 )
 @click.option(
-    "--samples-per-second", type=Speed(), help="Speed of a host; absent: a few batches are trained here."
+    "--samples-per-second", type=Speed(), help="Speed of a host (default: measured here with a few batches)."
 )
 @click.option(
     "--gbit-per-second",
     type=Speed(),
     default=10,
     show_default=True,
-    help="Bandwidth of a rank's link to the others.",
+    help="Network bandwidth of a rank.",
 )
 @format_option
 def plan(
@@ -129,7 +128,7 @@ def plan(
     as_json: bool,
     **run_input: Texts,
 ) -> None:
-    """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
+    """Predict the work and cost of a run on a number of ranks, and warn of problems, without running it."""
     from rich.console import Console
 
     from hpctrip.base.io import json_text
@@ -149,7 +148,7 @@ def plan(
 @click.command()
 @input_options
 def prepare(**run_input: Texts) -> None:
-    """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
+    """Prepare the data of an input in advance, e.g. on a login node that shares $HPCTRIP_CACHE."""
     from hpctrip.learn.data.cached import cache_dir
     from hpctrip.runner.experiment import read_input
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from hpctrip.base.units import spelled
-from hpctrip.config.component import Component, Registry, component_of, kinds_of, registry_of
+from hpctrip.config.component import Component, NamedTables, Registry, is_component, owner_of
 from hpctrip.config.identity import is_neutral
 
 Schema = dict[str, Any]
@@ -71,16 +71,17 @@ def sections(root: type[Component]) -> list[Section]:
     every table."""
     fields, tables = described_fields(root), []
     for name, field in list(fields.items()):
-        kinds, table = kinds_of(field), component_of(field)
-        if kinds is not None:
-            classes, default = dict(sorted(kinds.registry.items())), kinds.registry.default
-            purpose = _meaning(field)
-        elif table is not None:
-            classes, default, purpose = {"": table}, "", ""
+        owner, defaults = owner_of(field), None
+        if isinstance(owner, NamedTables):
+            owner = owner.registry
+        if isinstance(owner, Registry):
+            classes, default, purpose = dict(sorted(owner.items())), owner.default, _meaning(field)
+        elif owner is not None:
+            classes, default, purpose = {"": owner}, "", ""
+            defaults = field.get_default(call_default_factory=True)
         else:
             continue
         del fields[name]
-        defaults = None if kinds is not None else field.get_default(call_default_factory=True)
         for kind, cls in classes.items():
             keys = _within(field, keys_of(cls, defaults))
             tables.append(Section(name, purpose, kind, kind == default, about(cls), tuple(keys)))
@@ -141,11 +142,11 @@ def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key
 def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[Key]:
     for name, field in fields.items():
         own = field.get_default(call_default_factory=True) if defaults is None else getattr(defaults, name)
-        table, registry = component_of(field), registry_of(field)
-        if registry is not None:
-            yield from _within(field, _keys_by_kind(field, registry), f"{name}.")
-        elif table is not None:
-            yield from _within(field, keys_of(table, own if isinstance(own, Component) else None), f"{name}.")
+        owner = owner_of(field)
+        if isinstance(owner, Registry):
+            yield from _within(field, _keys_by_kind(field, owner), f"{name}.")
+        elif is_component(owner):
+            yield from _within(field, keys_of(owner, own if isinstance(own, Component) else None), f"{name}.")
         else:
             yield _key(name, field, own)
 

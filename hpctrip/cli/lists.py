@@ -19,10 +19,10 @@ from hpctrip.config.package_data import TEMPLATES
 @click.argument("name", required=False)
 @click.option("--all", "all_keys", is_flag=True, help="Describe all keys.")
 def keys(name: str | None, all_keys: bool) -> None:
-    """List the keys of the input that are used first; describe those that NAME means, or all.
+    """List the most common input keys, or describe those of NAME.
 
-    NAME is a table (policy), a kind (powertrip), a key (lr), or several of them joined by dots (policy.k). Printed are
-    the default, what a value may be, its bounds and units, and whether it changes a result.
+    NAME is a table (policy), a kind (powertrip), a key (lr), or several of these joined by dots (policy.k). For each
+    key, print its default, type, bounds and unit, and whether it changes results.
     """
     from hpctrip.cli.reference import show_first_keys, show_keys
 
@@ -62,7 +62,7 @@ def fetch(data: str, folder: str) -> None:
     echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
 
 
-_to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
+_to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Output folder.")
 
 
 @click.command()
@@ -70,10 +70,10 @@ _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there
 @_to
 @overwrite_option
 def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
-    """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR.
+    """List the built-in scenarios, print the scenario NAME, or copy one or all to DIR.
 
-    Commands take them by NAME, too. `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid
-    over a scenario.
+    Other commands also accept the NAME. cluster/NAME is for `hpctrip cluster`; real/NAME is a config layer over a
+    scenario.
     """
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import write_new
@@ -98,14 +98,14 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
 @click.option("--kind", type=click.Choice(list(TEMPLATES)), default="input", show_default=True)
 @overwrite_option
 def new(name: str, kind: str, overwrite: bool) -> None:
-    """Write a commented file to start from, which runs as it is: NAME.toml or NAME.py."""
+    """Write a commented example that runs unchanged: NAME.toml or NAME.py."""
     from importlib.resources import files
 
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import write_new
 
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise InputError(name, "is no name", "use small letters, digits, - and _, e.g. my-policy")
+        raise InputError(name, "is not a name", "use small letters, digits, - and _, e.g. my-policy")
     file = files("hpctrip").joinpath("inputs/new", TEMPLATES[kind])
     path = Path(file.name).with_stem(name)
     text = file.read_text(encoding="utf-8").replace("NAME", name)
@@ -116,10 +116,12 @@ def new(name: str, kind: str, overwrite: bool) -> None:
 
 _SETTINGS = (
     click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
-    click.option("--setup", type=FILE, metavar="FILE", help="A file of the site's to source."),
+    click.option("--setup", type=FILE, metavar="FILE", help="A shell file of your site to source."),
     click.option("--venv", type=FILE, metavar="DIR", help="Virtual environment of hpctrip."),
     click.option(
-        "--container", metavar="WORDS", help="What runs a command in it: 'apptainer exec --nv x.sif'."
+        "--container",
+        metavar="WORDS",
+        help="Command prefix that runs a container: 'apptainer exec --nv x.sif'.",
     ),
     click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
 )
@@ -145,10 +147,10 @@ def site_options(command: Callable[..., None]) -> Callable[..., None]:
 @overwrite_option
 @site_options
 def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) -> None:
-    """List the batch scripts for Slurm; print the one called NAME with a site's settings in it; or write it to DIR.
+    """List the Slurm batch scripts, print the script NAME with your settings, or write it to DIR.
 
-    The script itself says what it is for and how it is submitted. A variable of sbatch's environment, HPCTRIP_MODULES
-    and so on, wins over the setting.
+    Comments in the script explain its use. Environment variables of sbatch (HPCTRIP_MODULES and so on) override the
+    settings.
     """
     from hpctrip.base.io import write_new
     from hpctrip.runner.batch_script import scripts, site_script

@@ -28,9 +28,9 @@ from hpctrip.ranks.launched import launched_rank
 @click.group(cls=DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(hpctrip.__version__, prog_name="hpctrip")
 def cli() -> None:
-    """Train real models over virtual, power-limited datacenter sites; tell how long it would have taken.
+    """Train real models on simulated, power-limited datacenter sites, and report the simulated time.
 
-    Without a command: `run`, which without a file trains a demonstration on embedded data.
+    Without a command, `run` is used;     without a file, it trains a demonstration on embedded data.
     """
 
 

@@ -25,7 +25,7 @@ class _Figures(click.Group):
         from hpctrip.figures import FIGURES
 
         for needs in dict.fromkeys(FIGURES[name].source.needs for name in sorted(FIGURES)):
-            with formatter.section(f"Of {needs}"):
+            with formatter.section(f"From {needs}"):
                 group = [name for name in sorted(FIGURES) if FIGURES[name].source.needs == needs]
                 formatter.write_dl([(name, FIGURES[name].command.short_help or "") for name in group])
 
@@ -37,7 +37,7 @@ class _Figures(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             several = [each for each in sorted(FIGURES) if each.startswith(name)]
-            hint = f"several begin so: {', '.join(several)}" if several else unknown_figure(name)
+            hint = f"several match: {', '.join(several)}" if several else unknown_figure(name)
             ctx.fail(f"no figure {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
@@ -45,6 +45,6 @@ class _Figures(click.Group):
 @click.group(cls=_Figures, invoke_without_command=True, subcommand_metavar="NAME RUNS... [OPTIONS]")
 @click.pass_context
 def plot(ctx: click.Context) -> None:
-    """Draw a figure of results files or power traces, and write its numbers as CSV beside it."""
+    """Draw a figure of results files or power traces, and write its numbers as CSV."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

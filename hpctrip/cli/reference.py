@@ -56,7 +56,7 @@ def show_keys(name: str | None = None, root: type[Component] = Experiment) -> No
     if name is not None and not selected:
         tables = dict.fromkeys(section.table for section in everything if section.table)
         hint = did_you_mean(name, names(everything)) or f"tables: {', '.join(tables)}"
-        raise click.BadParameter(f"{printable(name, 100)!r} is no table, kind or key; {hint}")
+        raise click.BadParameter(f"{printable(name, 100)!r} is not a table, kind or key; {hint}")
     for table, kinds in groupby(selected, key=lambda section: section.table):
         click.echo(_text(_table(table, list(kinds))))
     if dimensions := {key.dimension for section in selected for key in section.keys} - {""}:

@@ -44,9 +44,9 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("path", type=FILE, metavar="FILE.h5")
 def watch(path: str) -> None:
-    """Follow a run that another process writes, a line a round, until it ends or its process is gone.
+    """Follow a run of another process, one line per round, until it ends or is killed.
 
-    Only the results file is read, so the run does not notice; Ctrl-C ends `watch` alone.
+    It only reads the results file, so it does not disturb the run. Ctrl-C ends only `watch`.
     """
     from rich.console import Console
 
@@ -66,12 +66,12 @@ def watch(path: str) -> None:
     "--model",
     type=FILE,
     metavar="OUT",
-    help="Write the trained model of its newest checkpoint: OUT.safetensors, or for language models a folder OUT that "
+    help="Export the trained model of the newest checkpoint: OUT.safetensors, or for language models a folder OUT that "
     "transformers or peft load.",
 )
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
-    """Write a results file's tables as CSV into FOLDER, or its model."""
+    """Export the tables of a results file as CSV to FOLDER, or its model."""
     from hpctrip.record.export import export as write
 
     if not (folder or model):
@@ -86,24 +86,24 @@ def export(path: str, folder: str | None, model: str | None, overwrite: bool) ->
 
 @click.command()
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
-@click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
+@click.option("--no-replay", is_flag=True, help="Check only the file's consistency (quick).")
 @click.option(
     "--data",
     type=FILE,
     multiple=True,
     metavar="PATH",
-    help="A file that a file's input names (sites, traces, outages), or a folder that holds some; may be repeated.",
+    help="An input file of the run (sites, traces, outages), or a folder with such files; may be repeated.",
 )
 @plugins_option
 @format_option
 def verify(
     paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...], as_json: bool
 ) -> None:
-    """Check results files. Exit code 2 where one is wrong.
+    """Verify results files by replay. Exit code 2 if one is wrong.
 
-    Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its recorded input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
-    input names are found under --data.
+    Checks each file for consistency (schema, checksums, clock arithmetic), then replays its simulation from the
+    recorded input: world, views, cohorts, arrivals, clock. A cluster is simulated again completely. --data tells where
+    input files are.
     """
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import json_text
@@ -130,9 +130,9 @@ def verify(
 @click.argument("paths", nargs=2, type=FILE, metavar="A.h5 B.h5")
 @format_option
 def diff(paths: tuple[str, str], as_json: bool) -> None:
-    """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
+    """Report the first difference of two runs. Exit code 0: equal, 1: different, 2: unreadable file.
 
-    Wall times, machines and input keys that change no result do not count.
+    Ignores wall times, machines and input keys that change no result.
     """
     from hpctrip.base.io import json_text
     from hpctrip.record.diff import diff as compare
@@ -153,11 +153,11 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
 @click.command()
 @click.argument("out", type=FILE, metavar="OUT.h5")
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
-@click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")
+@click.option("--overwrite", is_flag=True, help="Replace any existing OUT.h5 and OUT.csv.")
 def merge(out: str, paths: tuple[str, ...], overwrite: bool) -> None:
-    """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
+    """Merge results files into one table, with a row per run and the input keys that differ.
 
-    Writes OUT.h5 (group /runs) and OUT.csv; replaces those of an earlier merge and nothing else.
+    Writes OUT.h5 (group /runs) and OUT.csv; replaces only files of an earlier merge.
     """
     from hpctrip.record.merge import write_merged
     from hpctrip.record.reader import open_runs

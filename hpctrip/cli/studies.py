@@ -55,7 +55,7 @@ jobs_option = click.option(
     type=Jobs(),
     default="auto",
     metavar="N|auto",
-    help="Runs side by side: one per GPU, or per core.",
+    help="Parallel runs: one per GPU, or per core.",
 )
 
 
@@ -64,21 +64,21 @@ sweep_option = click.option(
     "sweeps",
     multiple=True,
     metavar="KEY=VALUE,VALUE",
-    help="An axis: runs with each of these values; 0..9 are ten.",
+    help="An axis: runs with each of these values; 0..9 means ten values.",
 )
 
 
 @click.command()
 @click.argument("path", type=FILE, metavar="FILE.toml|NAME", required=False)
 @click.option(
-    "--out", type=FILE, default=RESULTS, show_default=True, metavar="DIR", help="Where runs and studies lie."
+    "--out", type=FILE, default=RESULTS, show_default=True, metavar="DIR", help="Folder of runs and studies."
 )
 @jobs_option
 @click.option(
     "--ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks of every run, started by mpirun."
 )
 @click.option(
-    "--only", metavar="PATTERN", help="Only runs whose name holds this text, or matches it (* and ?)."
+    "--only", metavar="PATTERN", help="Only runs whose name contains this text, or matches it (* and ?)."
 )
 @click.option("--small", is_flag=True, help="The study's small form.")
 @click.option(
@@ -86,7 +86,7 @@ sweep_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One line of TOML laid over all runs.",
+    help="Override a key of all runs, in TOML syntax.",
 )
 @sweep_option
 @plugins_option
@@ -96,20 +96,20 @@ sweep_option = click.option(
     type=FILE,
     multiple=True,
     metavar="LEDGER.csv",
-    help="First take up runs made elsewhere.",
+    help="First import runs of another machine.",
 )
 @click.option(
     "--figure",
     "figures",
     multiple=True,
     metavar='"NAME [KEY=VALUE]..."',
-    help="Make nothing: draw this figure of the study's finished runs, with its options and format=png,pdf,svg.",
+    help="Only draw this figure of the finished runs, with its options and format=png,pdf,svg.",
 )
 @click.option(
     "--artifact",
     type=FILE,
     metavar="FOLDER",
-    help="Make nothing: write what is finished, from inputs to figures, with environment, commands and checksums, "
+    help="Only export the finished runs, from inputs to figures, with environment, commands and checksums, "
     "into this new folder, an RO-Crate.",
 )
 @click.option(
@@ -128,32 +128,37 @@ sweep_option = click.option(
     "form",
     type=click.Choice(["text", "latex"]),
     default="text",
-    help="latex: the table alone on stdout, for the package booktabs.",
+    help="latex: only the table on stdout, for the package booktabs.",
 )
 @click.option(
-    "--list", "listed", is_flag=True, help="Make nothing: say what is finished, running, failed or stale."
+    "--list", "listed", is_flag=True, help="Only list which runs are finished, running, failed or stale."
 )
 @click.option(
-    "--dry-run", "planned", is_flag=True, help="Make nothing: say what is left, its wall time and disk."
+    "--dry-run", "planned", is_flag=True, help="Only report the missing runs, their wall time and disk space."
 )
 @click.option(
-    "--samples-per-second", type=Speed(), help="For --dry-run: speed of a worker; absent: measured."
+    "--samples-per-second", type=Speed(), help="For --dry-run: speed of a worker (default: measured)."
 )
-@click.option("--slurm", "submitted", is_flag=True, help="Submit what is left as a job array.")
-@click.option("--at-once", type=click.IntRange(1), metavar="N", help="For --slurm: so many tasks at a time.")
+@click.option("--slurm", "submitted", is_flag=True, help="Submit the missing runs as a job array.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(1),
+    metavar="N",
+    help="For --slurm: maximum number of simultaneous tasks.",
+)
 @site_options
 @click.option(
     "--task",
     type=click.IntRange(0),
     hidden=True,
-    help="Make the run of this index, on the ranks that there are.",
+    help="Make the run with this index, on the available ranks.",
 )
-@click.option("--tasks", type=FILE, hidden=True, help="For --task: the file of runs that the index counts.")
+@click.option("--tasks", type=FILE, hidden=True, help="For --task: the file of indexed runs.")
 def study(path: str | None, **args: Any) -> None:
-    """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
+    """Make a study's missing runs, its table and figures; without FILE, list the built-in studies.
 
-    Each run is made once and stored under its identity (input, data, code of your own), so studies share runs,
-    and a study that is started again, after a kill or with another input, does only what is missing.
+    Each run is stored under its identity (input, data, plug-ins). So studies share runs, and a study that is started
+    again, after a kill or with another input, makes only the missing runs.
     """
     if path is None:
         from hpctrip.config.package_data import STUDIES, described, shipped
@@ -243,7 +248,7 @@ def _command_line() -> str:
 @jobs_option
 @out_option
 @overwrite_option
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
+@click.option("--resume", is_flag=True, help="Resume from the checkpoint beside --out, if there is one.")
 @store_option
 def run(
     sweeps: tuple[str, ...],
@@ -253,12 +258,14 @@ def run(
     resume: bool,
     **run_input: tuple[str, ...],
 ) -> None:
-    """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
+    """Train one scenario, or without FILE a demonstration on embedded data.
 
-    Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
+    TOML files are merged from left to right.
 
-    With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then
-    names its folder, and the same command goes on with what is missing.
+    Under mpirun or srun, rank 0 is the aggregator and every other rank hosts a share of the sites.
+
+    --sweep policy.k=10,20,40 --sweep seed=0..9 runs all combinations in parallel, as a study. --out is then its
+    folder, and repeating the command makes the missing runs.
     """
     own = run_input["plugins"] or any(
         re.search(r"\b(data|model|path)\s*=", line) for line in run_input["overrides"]

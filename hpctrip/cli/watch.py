@@ -8,7 +8,6 @@ connection), `watch` waits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -33,37 +32,30 @@ RECENT = 20
 """Number of last rounds that show the pace of a run."""
 
 
-def watch(
-    path: str | Path,
-    console: Console,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.time,
-) -> Run:
+def watch(path: str | Path, console: Console) -> Run:
     """Print a line for every round of a run until it has ended or its process is gone; returns its last snapshot.
-
-    `clock` is the wall clock in seconds since 1970. Raises InputError if there is no results file at the start.
-    """
+    Raises InputError if there is no results file at the start."""
     # in this order, so that a change in between is noticed later
     snapshot, run = _stamp(path), open_run(path)
     console.print(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}", markup=False)
     _print_rounds(run, 0, console)
-    changed_at = snapshot[0] / 1e9 if snapshot else clock()
+    changed_at = snapshot[0] / 1e9 if snapshot else time.time()
     is_readable = True
     while run.status == RUNNING:
-        is_silent = clock() - changed_at > max(SILENT_S, 10 * run.rounds["wall_s"].tail(RECENT).max())
+        is_silent = time.time() - changed_at > max(SILENT_S, 10 * run.rounds["wall_s"].tail(RECENT).max())
         # in this order, as the writer releases its lock after the last version
         is_gone = (snapshot and is_abandoned(path)) or (is_silent and not is_held(path))
         if is_gone and _stamp(path) == snapshot:
             console.print("no process writes this run any more, and it has not ended: it was killed")
             break
-        sleep(POLL_INTERVAL_S)
+        time.sleep(POLL_INTERVAL_S)
         try:
             if (stamp := _stamp(path)) == snapshot:
                 continue
-            began, before = clock(), len(run.rounds)
+            began, before = time.time(), len(run.rounds)
             run, snapshot, changed_at, is_readable = open_run(path), stamp, began, True
             _print_rounds(run, before, console)
-            sleep(READ_INTERVAL_FACTOR * (clock() - began))
+            time.sleep(READ_INTERVAL_FACTOR * (time.time() - began))
         except (InputError, OSError) as error:
             if is_readable:
                 reason = printable(str(error).splitlines()[0], 200)

@@ -23,7 +23,7 @@ WORDS = {"off": "idle nodes switched off", "always-on": "nodes always on", "host
 
 @figure(csv_table(texts=TEXTS, numbers=NUMBERS))
 def cluster_equal_energy(table: pd.DataFrame) -> Drawing:
-    """Completion times over PowerFlow's, at equal energy.
+    """Completion times against PowerFlow, at equal energy.
 
     TABLE.csv is written by `benchmarks/cluster_claim.py` of the source tree. Each panel is one way of accounting:
     whether nodes are switched off, and whether hosts count. Each line is a baseline: its average job completion time

@@ -143,15 +143,15 @@ def read_throughputs(path: str | Path, gpus_per_node: int, place: str = "") -> M
     table = read_table(path, place)
     table.require(_BATCH)
     batch = table.integers(_BATCH)
-    table.refuse(_BATCH, batch < 1, "is no batch size of 1 or more")
+    table.refuse(_BATCH, batch < 1, "is not a batch size of 1 or more")
     rows: list[tuple[int, int, float]] = []
     for name in [name for name in table.columns if name != _BATCH]:
         if not (name.isascii() and name.isdigit() and 1 <= int(name[:9]) <= MOST_GPUS):
             hint = f"its columns are {_BATCH} and numbers up to {MOST_GPUS:,}"
-            raise InputError(table.place, f"column {name!r} is no number of GPUs", hint)
+            raise InputError(table.place, f"column {name!r} is not a number of GPUs", hint)
         table.columns[name] = ["" if text.lower() == "nan" else text for text in table.columns[name]]
         rate = table.numbers(name, may_lack=True)
-        table.refuse(name, (rate < 0) | (rate > 1e9), "is no number of steps per second")
+        table.refuse(name, (rate < 0) | (rate > 1e9), "is not a number of steps per second")
         rows += [(int(b), int(name), 1 / r) for b, r in zip(batch, rate, strict=True) if r > 0]
     if not rows:
         hint = f"needed: {_BATCH} and a column for each number of GPUs"

@@ -41,10 +41,10 @@ ATTRIBUTES: dict[str, Attribute] = {
         [], "the time at which simulated time begins: input table and time of its file", is_later=True
     ),
     "scheduler": Attribute("", "scheduler"),
-    "synthetic_jobs": Attribute(False, "the jobs were made up"),
+    "synthetic_jobs": Attribute(False, "the jobs are synthetic"),
     "mean_jct_s": Attribute(float("nan"), "average job completion time (NaN: a job was not completed)"),
     "energy_j": Attribute(0.0, "energy of the whole cluster"),
-    "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity not known)"),
+    "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity unknown)"),
     "wall_s": Attribute(0.0, "wall time of the simulation"),
 }
 """Attributes of the results file of a cluster."""
@@ -52,8 +52,8 @@ TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
 INDEX = {"jobs": "job", "intervals": "interval"}
 """{table: column that identifies a row}."""
 DESCRIPTIONS = {
-    "jobs": "one row a job, in the order of submission; index: job",
-    "intervals": "one row an interval of time; index: interval",
+    "jobs": "one row per job, in the order of submission; index: job",
+    "intervals": "one row per time interval; index: interval",
 }
 
 

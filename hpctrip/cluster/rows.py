@@ -48,7 +48,7 @@ class IntervalRow:
     job_energy_j: float = column("of this, that of GPUs with a job", "J")
     host_energy_j: float = column("of this, that of hosts that are on or booting", "J")
     idle_energy_j: float = column("of this, that of GPUs without a job in nodes that are on", "J")
-    carbon_g: float = column("carbon of this energy (0: intensity not known)", "g")
+    carbon_g: float = column("carbon of this energy (0: intensity unknown)", "g")
     power_w: float = column("mean power", "W")
     peak_w: float = column("largest power", "W")
     limit_w: float = column("least power that the budget allowed (inf: no limit)", "W")

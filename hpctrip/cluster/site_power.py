@@ -55,7 +55,7 @@ class ClusterPower(PowerModel):
     path: Annotated[PathName, Reads(find=cluster_files)]
     """Input file of the cluster, in the format of `hpctrip cluster`."""
     num_clusters: int = Field(4, ge=1, le=1000)
-    """Number of simulated clusters, which differ in their random draws alone. Each site follows one of them."""
+    """Number of simulated clusters, which differ only in their random draws. Each site follows one of them."""
     offsets: bool = True
     """Whether each site starts at a random time of its cluster; false: all start with the first job."""
 

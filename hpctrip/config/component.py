@@ -7,7 +7,7 @@ import importlib
 import math
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeGuard
 
@@ -84,61 +84,46 @@ def _plugin_file(cls: type[Component]) -> str:
 _registries: list[Registry] = []
 
 
-class Registry(Mapping[str, type[Component]]):
-    """Named components of one sort. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input type."""
+class Registry(dict[str, type[Component]]):
+    """Components of one sort by their kinds. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input
+    type."""
 
-    def __init__(self, sort: str, default: str = ""):
-        self.sort = sort
-        self.default = default
-        self._classes: dict[str, type[Component]] = {}
+    def __init__(self, sort: str, default: str = "", required: Callable[..., Any] | None = None):
+        """`required` is the method of the base class that every class must define."""
+        super().__init__()
+        self.sort, self.default, self.required = sort, default, required
         _registries.append(self)
 
     def add(self, cls: type[Component]) -> type[Component]:
         """Register a component class under its `kind`.
 
         A class replaces itself when its module is imported again, as a plug-in is for every input that names it.
-        Raises ValueError where `kind` is empty or taken by another class.
+        Raises ValueError where `kind` is empty or taken by another class, or the required method is absent.
         """
         if not cls.kind:
             raise ValueError(f"{self.sort} {cls.__name__} has no kind")
-        holder = self._classes.get(cls.kind, cls)
+        if self.required and getattr(cls, self.required.__name__, None) is self.required:
+            raise ValueError(f"{self.sort} {cls.__name__} does not define {self.required.__name__}()")
+        holder = self.get(cls.kind, cls)
         if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
             taken_by = _plugin_file(holder) or f"{holder.__module__}.{holder.__qualname__}"
             raise ValueError(
                 f"{self.sort} {cls.__name__}: kind {cls.kind!r} is already taken by {taken_by}; choose another"
             )
-        self._classes[cls.kind] = cls
+        self[cls.kind] = cls
         return cls
-
-    def __getitem__(self, name: str) -> type[Component]:
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def field(self) -> Any:
         """The pydantic type of an input table whose `kind` chooses among the registered classes.
 
         Resolved when the enclosing model is (re)built, so it includes the plug-ins registered before that.
         """
-        return Annotated[Any, Kinds(self)]
+        return Annotated[Any, self]
 
     def named_fields(self) -> Any:
         """The pydantic type of a table of such tables under names that the user chooses; the name is the default
         `kind`."""
-        return Annotated[dict[str, Any], Kinds(self, named=True)]
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """Schema of a table whose `kind` chooses a class of the registry, or of a table of such tables."""
-
-    registry: Registry
-    named: bool = False
-    """Whether it is a table of such tables, under names that the user chooses."""
+        return Annotated[dict[str, Any], NamedTables(self)]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         def without_kind(table: Any) -> Any:
@@ -146,9 +131,23 @@ class Kinds:
 
         def kind_of(table: Any) -> Any:
             if isinstance(table, dict):
-                return table.get("kind", self.registry.default)
+                return table.get("kind", self.default)
             return getattr(table, "kind", None)
 
+        choices = {
+            kind: core_schema.no_info_before_validator_function(without_kind, handler.generate_schema(cls))
+            for kind, cls in self.items()
+        }
+        return core_schema.tagged_union_schema(choices, discriminator=kind_of)
+
+
+@dataclass(frozen=True)
+class NamedTables:
+    """Schema of a table of tables, under names that the user chooses, whose `kind` chooses a class of the registry."""
+
+    registry: Registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         def with_kinds(tables: Any) -> Any:
             if not isinstance(tables, dict):
                 return tables
@@ -157,16 +156,11 @@ class Kinds:
                 for name, table in tables.items()
             }
 
-        choices = {
-            kind: core_schema.no_info_before_validator_function(without_kind, handler.generate_schema(cls))
-            for kind, cls in self.registry.items()
-        }
-        table = core_schema.tagged_union_schema(choices, discriminator=kind_of)
-        if not self.named:
-            return table
+        table = self.registry.__get_pydantic_core_schema__(source, handler)
         names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
-        tables = core_schema.dict_schema(names, table)
-        return core_schema.no_info_before_validator_function(with_kinds, tables)
+        return core_schema.no_info_before_validator_function(
+            with_kinds, core_schema.dict_schema(names, table)
+        )
 
 
 def registered() -> list[tuple[type[Component], ...]]:
@@ -174,25 +168,16 @@ def registered() -> list[tuple[type[Component], ...]]:
     return [tuple(registry.values()) for registry in _registries]
 
 
-def kinds_of(field: FieldInfo) -> Kinds | None:
-    """The Kinds of a field made by `Registry.field()` or `Registry.named_fields()`; None for any other field."""
-    return next((item for item in field.metadata if isinstance(item, Kinds)), None)
-
-
-def registry_of(field: FieldInfo) -> Registry | None:
-    """The registry behind a field made by `Registry.field()`; None for any other field."""
-    kinds = kinds_of(field)
-    return None if kinds is None or kinds.named else kinds.registry
-
-
 def is_component(annotation: Any) -> TypeGuard[type[Component]]:
     """Whether a type is a table of one kind."""
     return isinstance(annotation, type) and issubclass(annotation, Component)
 
 
-def component_of(field: FieldInfo) -> type[Component] | None:
-    """The class of a field that is a table of one kind; None for any other field."""
-    return field.annotation if is_component(field.annotation) else None
+def owner_of(field: FieldInfo) -> Registry | NamedTables | type[Component] | None:
+    """What has the keys below a field: the registry that a table's `kind` chooses from, also under names of the user's
+    own, or the class of a table of one kind; None for a field that is a key."""
+    marks = (item for item in field.metadata if isinstance(item, Registry | NamedTables))
+    return next(marks, field.annotation if is_component(field.annotation) else None)
 
 
 def walk(component: Component, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
@@ -209,9 +194,10 @@ def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset
     their schemas become parts of it. Classes `around` it are rebuilt by the caller. Returns whether it was rebuilt."""
     around, stale = around | {cls}, False
     for field in cls.model_fields.values():
-        kinds, table = kinds_of(field), component_of(field)
-        stale |= kinds is not None
-        for inner in kinds.registry.values() if kinds else filter(None, [table]):
+        owner = owner_of(field)
+        registry = owner.registry if isinstance(owner, NamedTables) else owner
+        stale |= isinstance(registry, Registry)
+        for inner in registry.values() if isinstance(registry, Registry) else filter(None, [registry]):
             if inner not in around:
                 stale |= rebuild(inner, around)
     if stale:

@@ -20,14 +20,12 @@ from hpctrip.base.io import named_path, read_text
 from hpctrip.base.text import closest, shown, unknown_name
 from hpctrip.config.component import (
     Component,
-    Kinds,
+    NamedTables,
     Registry,
-    component_of,
     is_component,
-    kinds_of,
+    owner_of,
     rebuild,
     registered,
-    registry_of,
 )
 from hpctrip.config.package_data import shipped_inputs, suggest_scenario
 
@@ -52,8 +50,8 @@ def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
     """The table `new` laid over `old`, table by table; any other value replaces the old one. A table that changes its
     `kind` replaces the one below, too: the keys of another kind would not fit it.
 
-    `owner` is the component class at this place, for a whole input its root; or the Registry or Kinds that chooses the
-    class; None: unknown. It gives the default kinds at every depth.
+    `owner` is that of the place (`owner_of`), for a whole input the class of its root; None: unknown. It gives the
+    default kinds at every depth.
     """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return new
@@ -64,12 +62,11 @@ def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
         owner = owner.get(kind) if owner and isinstance(kind, str) else None
 
     def inner(key: str) -> Any:
-        if isinstance(owner, Kinds):  # the key is the user's name for a table
+        if isinstance(owner, NamedTables):  # the key is the user's name for a table
             return merge(old[key], new[key], owner.registry, key)
         field = owner.model_fields.get(key) if owner else None
-        if field and (registry := registry_of(field)) is not None:
-            return merge(old[key], new[key], registry, registry.default)
-        return merge(old[key], new[key], field and (kinds_of(field) or component_of(field)))
+        inside = field and owner_of(field)
+        return merge(old[key], new[key], inside, inside.default if isinstance(inside, Registry) else "")
 
     return {**old, **new, **{key: inner(key) for key in new if key in old}}
 
@@ -233,7 +230,7 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
             break
         if isinstance(owner, Registry):  # this part is the tag
             owner = owner[str(part)]
-        elif isinstance(owner, Kinds):  # this part is the user's name for a table
+        elif isinstance(owner, NamedTables):  # this part is the user's name for a table
             path.append(str(part))
             owner = owner.registry
         elif is_component(owner):
@@ -241,7 +238,8 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
             field = owner.model_fields.get(str(part))
             if field is None:
                 break
-            owner = registry_of(field) or kinds_of(field) or field.annotation
+            inside = owner_of(field)
+            owner = field.annotation if inside is None else inside
         elif isinstance(
             part, int
         ):  # an element of a list; anything else is pydantic's name for a union member
@@ -292,18 +290,21 @@ def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iter
     for name, field in table.model_fields.items():
         here = (*above, name)
         yield here, kind
-        if kinds := kinds_of(field):
-            for other, component in kinds.registry.items():
-                yield from _places(component, (*here, _NAME) if kinds.named else here, other)
-        elif inner := component_of(field):
-            yield from _places(inner, here, kind)
+        owner = owner_of(field)
+        if isinstance(owner, NamedTables):
+            owner, here = owner.registry, (*here, _NAME)
+        if isinstance(owner, Registry):
+            for other, component in owner.items():
+                yield from _places(component, here, other)
+        elif owner:
+            yield from _places(owner, here, kind)
 
 
 def _without_names(root: type[Component], path: KeyPath) -> KeyPath:
     """The path, with _NAME in place of a name that the user chose."""
     field = root.model_fields.get(path[0])
-    kinds = kinds_of(field) if field else None
-    return (path[0], _NAME, *path[2:]) if kinds and kinds.named else path
+    is_named = field is not None and isinstance(owner_of(field), NamedTables)
+    return (path[0], _NAME, *path[2:]) if is_named else path
 
 
 def inline_toml(value: Any, place: str) -> str:
@@ -320,7 +321,7 @@ def inline_toml(value: Any, place: str) -> str:
     try:
         return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
     except TypeError:
-        problem = f"a {type(value).__name__} is no value of an input"
+        problem = f"a {type(value).__name__} is not a value of an input"
         raise InputError(place, problem, "give a number, text or list") from None
 
 

@@ -19,14 +19,14 @@ MOST_W = 1e6
 
 
 class Metering(Component):
-    """The energy that the run itself draws, measured where a machine counts it; nothing here changes a result."""
+    """Measured energy of the run itself; nothing here changes a result."""
 
     enabled: bool = True
     """Read the counters of the GPUs that train (NVML, needs the extra `[energy]`) and of the CPUs (RAPL, which most
-    systems let root alone read)."""
+    systems restrict to root)."""
     assumed_w: Watts | None = Field(None, gt=0, le=MOST_W)
-    """Constant power of a machine that counts nothing; the results say that it was assumed. Absent: if one machine of
-    the run counts nothing, no joules are recorded."""
+    """Constant power of a machine without counters; the results are marked as assumed. Absent: if a machine of the run
+    has no counters, no joules are recorded."""
 
 
 class Meter:

@@ -23,13 +23,13 @@ _PUT_BACK_S = 30.0
 
 
 class GpuSettings(Component):
-    """Settings of the GPUs that train, on every machine of the run; nothing here changes a result. They need root's
-    rights and the extra `[energy]`: without, the run says so and goes on. They are put back however the run ends."""
+    """Settings of the GPUs that train, on every machine of the run; nothing here changes a result. They need root and
+    the extra `[energy]`; without these, the run warns and continues. They are restored however the run ends."""
 
     power_cap_w: Watts | None = Field(None, ge=1, le=100_000)
-    """Power cap of each GPU. Absent: as it is."""
+    """Power cap of each GPU. Absent: unchanged."""
     clock_mhz: int | None = Field(None, ge=1, le=10_000)
-    """Graphics clock at which each GPU is held, in MHz. Absent: free."""
+    """Locked graphics clock of each GPU, in MHz. Absent: not locked."""
 
     @property
     def any(self) -> bool:

@@ -1,7 +1,7 @@
 """Policies over many scenarios, as ratios of time.
 
 A scenario is all of an input but its seed, its policy and its forecast. In each, the hours of a policy are divided by
-those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
+those of the baseline with the same seed (geometric mean over seeds), and by those of the best static cohort in
 hindsight: the runs of `static` or of `first-back` with the fixed k of the smallest ratio to the baseline. A dot is a
 scenario; the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms), and the table
 has the same interval over the seeds of each scenario. A seed that did not reach the target counts with all the time it
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 FIXED = ("static", "first-back")
 DYNAMIC = "dynamic"
 """Last word of the name of such a ranking where Algorithm 1 chooses the number of sites: it is no fixed cohort."""
-HINDSIGHT = "best fixed"
+HINDSIGHT = "best static"
 APART = ("seed", "policy", "forecast", "label", "name")
 
 
 BASELINE = click.Option(
-    ["--baseline"], default="powertrip", show_default=True, help="The policy that others are divided by."
+    ["--baseline"], default="powertrip", show_default=True, help="Policy by whose times others are divided."
 )
 SPLIT = click.Option(
     ["--split"],
     metavar="PREFIX",
-    help="Tell the scenarios whose name begins with this apart from the others, too.",
+    help="Also compare scenarios whose names begin with this with the others.",
 )
 
 
@@ -166,12 +166,12 @@ def ratios(scenario: str, by_policy: dict[str, Times], baseline: str) -> list[di
     rows = []
     for name, times in shown.items():
         row = {"scenario": scenario, "policy": name, "num_seeds": len(shared_seeds(times, base))}
-        for suffix, other in (("", base), ("_to_best_fixed", fixed.get(best))):
+        for suffix, other in (("", base), ("_to_best_static", fixed.get(best))):
             ratio = compare(times, other) if other else Estimate.mean([])
             ends = {f"ratio{suffix}_low": ratio.low, f"ratio{suffix}_high": ratio.high}
             is_ = (ratio.bound or "exact") if other else ""
             row |= {f"ratio{suffix}": ratio.value} | ends | {f"is{suffix}": is_}
-        rows.append(row | {"best_fixed": best, "is_win": name in winners})
+        rows.append(row | {"best_static": best, "is_win": name in winners})
     return rows
 
 
@@ -189,7 +189,7 @@ def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:
     """The line of one policy."""
     bounds = (own["is"] != "exact").sum()
     count = f"{len(own)} ({bounds} bounds)" if bounds else str(len(own))
-    to_base, to_best = _cells(own, "ratio", "is"), _cells(own, "ratio_to_best_fixed", "is_to_best_fixed")
+    to_base, to_best = _cells(own, "ratio", "is"), _cells(own, "ratio_to_best_static", "is_to_best_static")
     return policy, count, *to_base, str(own["is_win"].sum()), *to_best
 
 

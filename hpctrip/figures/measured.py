@@ -99,7 +99,7 @@ RATES = ("samples_per_second", "samples_per_joule")
 
 @figure(csv_table(integers=("rounds",), numbers=RATES, may_lack=True))
 def tuning(table: pd.DataFrame) -> Drawing:
-    """Throughput against energy of what `tune` has tried.
+    """Throughput against energy of the trials of `tune`.
 
     TABLE.csv is its `trials.csv`. A point is a setting; up and right is better. The line is the front: of its settings
     no other is better in both. Filled are those that were chosen; numbers stand for the rows of the table.

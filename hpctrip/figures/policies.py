@@ -10,7 +10,7 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare, in_order, shared_seeds
+from hpctrip.base.stats import NOT_SIGNIFICANT, UNKNOWN, Estimate, Times, compare, in_order, shared_seeds
 from hpctrip.base.text import printable
 from hpctrip.base.units import GB
 from hpctrip.figures.common import grouping, reading, style
@@ -39,7 +39,7 @@ BY = click.Option(
     ["--by"], metavar="KEY", default=UPDATE_BYTES, show_default=True, help="The input key that was varied."
 )
 BASELINE = click.Option(
-    ["--baseline"], metavar="LABEL", help="What to compare with (default: the first powertrip)."
+    ["--baseline"], metavar="LABEL", help="Configuration to compare with (default: the first powertrip)."
 )
 
 
@@ -54,7 +54,8 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     is below 0). Where a seed did not reach the target, the length of the bar is unknown: it is hatched, without an end,
     and stands below all that did; a mark shows the mean time that was spent. Policies that reached it with no seed
     stand by their best accuracy. The ratio to the reference is the geometric mean over the seeds that both have, as in
-    the tables of studies: a bound where one of the two did not reach the target with some seed.
+    the tables of studies: a bound where one of the two did not reach the target with some seed. Where the seeds do not
+    decide which of two is faster, the difference is not significant, and the order has a ≈ between neighbours.
     """
     target = reading.common_target(runs, target)
     groups, caption = grouping.compared(runs, MOST)
@@ -69,7 +70,7 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     lines = aligned(("policy", *grouping.TIMES_HEAD, "ratio (95 %)", "reference takes"), rows)
     if bar:
         lines.append(f"ratio: hours over those of {bar[0].label}, the reference")
-    order = in_order((group.label, t) for group, t in bars if t.reached)
+    order = in_order(((group.label, t) for group, t in bars if t.reached), by_verdict=True)
     lines.append(f"order at {reading.percent(target)}: {order or 'none, nothing reached it with every seed'}")
 
     picture, axes = style.rows([style.counted_name(g.label, t.num_seeds, 22) for g, t in bars], 1.15)
@@ -150,6 +151,8 @@ def words(ratio: Estimate) -> str:
     value, bound = ratio.value, ratio.bound
     if not ratio.n or bound == UNKNOWN:
         return "-"
+    if ratio.verdict == NOT_SIGNIFICANT and ratio.low != ratio.high:
+        return NOT_SIGNIFICANT
     if not bound and round(value, 2) == 1:
         return "the same time"
     sign = "> " if bound else ""

@@ -96,7 +96,7 @@ def coloured(axes: Axes, side: str, label: str, colour: str) -> None:
 
 @figure(ONE_RUN)
 def stragglers(run: Run) -> Drawing:
-    """How often and how long all waited for each site.
+    """How often and how long rounds waited for each site.
 
     Left: in how many rounds the site finished last, out of those that it took part in. Right: the simulated hours of
     those rounds at that site, computing and communicating. Sites stand by their hours, the longest first; the rest is

@@ -35,8 +35,8 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     Points are means over seeds, above three seeds with 95 % confidence intervals (Student t; no time is below 0); dots
     are single seeds. Where a seed did not reach the target, the point is open and a lower bound: the time that was
     spent. Such a k is never the best one (Eq. 9). The k with the lowest mean is marked together with all k that are not
-    told apart from it: those whose ratio to it, paired by seed, has an interval that holds 1. Where that are all of
-    them, none is marked.
+    significantly different from it: those whose ratio to it, paired by seed, has an interval that holds 1. Where that
+    are all of them, none is marked.
     """
     swept, lines, caption = fixed_cohorts(runs, policy)
     target = reading.common_target(swept, target)
@@ -57,7 +57,9 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     seeds = style.counts([t.num_seeds for t in points.values()])
     subject = f"{policy}, {seeds} a k"
     style.finish(picture, f"{subject}; {caption}\nbest k: {best}")
-    table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
+    table = pd.DataFrame(
+        [{"k": k} | t.row() | {"not_different_from_lowest": k in low} for k, t in points.items()]
+    )
     return Drawing(picture, table, lines)
 
 
@@ -201,7 +203,7 @@ def lowest(points: dict[int, Times]) -> list[int]:
 
 
 def best_in_words(low: list[int], points: dict[int, Times]) -> str:
-    """The k with the lowest mean, and those that are not told apart from it."""
+    """The k with the lowest mean, and those that are not significantly different from it."""
     if not low:
         return "none, no k reached the target with every seed"
     best, *tied = low
@@ -211,7 +213,7 @@ def best_in_words(low: list[int], points: dict[int, Times]) -> str:
     if not points[best].has_interval:
         return f"{lowest_mean}; one seed has no interval, so nothing says that it is best"
     of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
-    return f"{lowest_mean}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
+    return f"{lowest_mean}; not significantly different from k = {', '.join(map(str, tied))}{of_all}"
 
 
 def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
@@ -252,15 +254,17 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
 
 
 def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
-    """Draw a line at the lowest mean and a ring around each k that is not told apart from it, where these are not
-    all."""
+    """Draw a line at the lowest mean and a ring around each k that is not significantly different from it, where
+    these are not all."""
     best, *tied = low or [None]
     if best is None or (tied and len(low) == sum(t.reached for t in points.values())):
         return
     axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     if tied:
         ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
-        axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
+        axes.plot(
+            low, [points[k].hours for k in low], "o", label="not significantly above the lowest", **ring
+        )
 
 
 def means_of(points: dict[int, Times]) -> dict[int, Estimate]:

@@ -87,7 +87,7 @@ _MOST_STEPS = 127
 
 @COMPRESSIONS.add
 class Uncompressed(Compression):
-    """float32, 4 bytes an entry."""
+    """float32, 4 bytes per entry."""
 
     kind = "none"
     lossless = True
@@ -121,7 +121,7 @@ class Half(Compression):
 
 @COMPRESSIONS.add
 class Int8(Compression):
-    """Linear quantisation to -127..127 with one scale a bucket, its largest magnitude / 127, rounded to nearest.
+    """Linear quantisation to -127..127 with one scale per bucket, its largest magnitude / 127, rounded to nearest.
 
     An entry's error is at most half the scale: 1/254 of the bucket's largest entry.
     """
@@ -144,7 +144,7 @@ class Int8(Compression):
 
 @COMPRESSIONS.add
 class QSGD(Compression):
-    """Stochastic quantisation to few levels of a bucket's 2-norm, right on average (Alistarh et al. 2017, Sec. 3.1).
+    """Unbiased stochastic quantisation to a few levels of a bucket's 2-norm (Alistarh et al. 2017, Sec. 3.1).
 
     v_i becomes ||v|| sgn(v_i) l / s, where ||v|| is the 2-norm of its bucket and l one of the two integers around
     s |v_i| / ||v||, drawn so that the mean is v_i. The squared error of a bucket of n is at most
@@ -156,7 +156,7 @@ class QSGD(Compression):
     levels: int = Field(7, ge=1, le=127)
     """s: an entry takes one of 2 s + 1 values. 1: 2 bits, 7: 4 bits, 127: 8 bits."""
     bucket_size: int = Field(128, ge=1)
-    """n: consecutive entries that share a norm. Fewer mean less noise, and 32 / n more bits an entry."""
+    """n: consecutive entries that share a norm. Fewer mean less noise, and 32 / n more bits per entry."""
 
     def payload_bytes(self, num_params: int) -> float:
         """ceil(log2(2 s + 1)) bits an entry, in whole bytes, and 4 bytes a bucket for the norm."""
@@ -180,17 +180,17 @@ class QSGD(Compression):
 
 @COMPRESSIONS.add
 class TopK(Compression):
-    """The k entries of largest magnitude as they are, each with its index; the others are 0.
+    """The k entries of largest magnitude, each with its index; the others are 0.
 
-    That is biased: where sites differ it need not converge, unless every site adds what it did not send to its next
-    update (error feedback: Stich et al. 2018; Karimireddy et al. 2019), which costs 4 P bytes a site of memory.
+    This is biased: with different sites it may not converge, unless every site adds the unsent entries to its next
+    update (error feedback: Stich et al. 2018; Karimireddy et al. 2019), which takes 4 P bytes of memory per site.
     """
 
     kind = "top-k"
     fraction: float = Field(0.01, gt=0, le=0.5)
-    """k / P, of which at least one entry is sent. Beyond one half the indices cost more than the zeros saved."""
+    """k / P; at least one entry is sent. Beyond one half the indices cost more than the zeros saved."""
     error_feedback: bool = True
-    """Keep what was not sent for the site's next update."""
+    """Add unsent entries to the site's next update."""
 
     @property
     def keeps_residual(self) -> bool:

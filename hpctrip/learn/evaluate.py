@@ -28,9 +28,9 @@ class Evaluate(Component):
     """Evaluation of the global model on held-out data."""
 
     every_rounds: NotInTraining[int] = Field(1, ge=1)
-    """Evaluate after every so many rounds (and after the last one that max_rounds allows)."""
+    """Evaluate after every this number of rounds, and after round max_rounds."""
     max_samples: int | None = Field(None, ge=1)
-    """Number of held-out samples that are used, drawn at random, the same ones in every run. Absent: all."""
+    """Number of held-out samples to use, drawn at random, the same in every run. Absent: all."""
     batch_size: int = Field(500, ge=1, le=10**9)
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
 

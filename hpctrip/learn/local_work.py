@@ -14,7 +14,7 @@ from hpctrip.sim.policies.base import MOST_VISITS
 
 
 class LocalWork(Component):
-    """Local training at a site. Absent keys take the workload's own values (the paper's Table 2), which `hpctrip check`
+    """Local training at a site. Absent keys have the workload's values (the paper's Table 2), which `hpctrip check`
     prints."""
 
     lr: float | None = Field(None, gt=0)
@@ -22,20 +22,19 @@ class LocalWork(Component):
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Samples in one step."""
     micro_batch: int | None = Field(None, ge=1, le=1_000_000)
-    """Samples of a step that are computed at once: their gradients are added up to the step's, which saves memory and
-    changes the last bits. Absent: the whole batch."""
+    """Samples per forward pass: a step adds up their gradients, which saves memory and changes the last bits. Absent:
+    the whole batch."""
     local_epochs: float | None = Field(None, gt=0, le=1000)
-    """Passes over its shard that a site makes in a round, each a shuffle of its own whose last batch may be smaller
-    (FedAvg's). A fraction is that share of a pass in whole batches; the site's next round goes on where it ends."""
+    """Passes over a site's shard per round, each reshuffled, with a possibly smaller last batch (as in FedAvg). A
+    fraction is a share of a pass in whole batches; the site's next round continues there."""
     local_steps: int | None = Field(None, ge=1, le=1_000_000)
-    """Steps that every site makes in a round, however large its shard, instead of epochs (DiLoCo's H). Every batch is
-    full, or the whole shard where that is smaller, and may reach over the end of a pass; the site's next round goes on
-    where the last step ends."""
+    """Steps per round at every site, instead of epochs (DiLoCo's H). Every batch is full, or the whole shard if that
+    is smaller, and may extend over the end of a pass; the site's next round continues after the last step."""
     optimizer: Literal["sgd", "adamw"] | None = None
     """A site's optimiser."""
     keep_optimizer: bool = False
-    """A site's optimiser goes on where it stopped when the site last trained, as if its rounds were one training; else
-    it starts anew every round, as in FedAvg."""
+    """Whether a site's optimiser keeps its state between the site's rounds; false: it is reset every round, as in
+    FedAvg."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
     beta1: float = Field(0.9, ge=0, lt=1)

@@ -60,10 +60,10 @@ class Partition(Component):
     """Base of all partitions."""
 
     samples_per_site: int | None = Field(None, ge=1)
-    """Samples that each site gets: with `dirichlet` not `balanced` the mean, with `natural` the most that a site
-    keeps, else the exact number. None: all samples are shared out."""
+    """Samples per site: with `dirichlet` not `balanced` the mean, with `natural` the maximum, otherwise the exact
+    number. Absent: all samples are distributed."""
     pooled_sites: int | None = Field(None, ge=1)
-    """Number of sites whose shares are pooled at the only site of this run (the centralized policy sets it)."""
+    """Number of sites whose shares are pooled at the only site of the run (set by the centralized policy)."""
 
     def split(self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, seed: int) -> SiteSamples:
         """The samples that each site owns, never none.
@@ -133,7 +133,7 @@ class Partition(Component):
 
 @PARTITIONS.add
 class Iid(Partition):
-    """Samples dealt at random, equally many to every site (to within one)."""
+    """Samples distributed at random, equally many to every site (to within one)."""
 
     kind: ClassVar[str] = "iid"
 
@@ -151,12 +151,12 @@ class Iid(Partition):
 
 @PARTITIONS.add
 class Shards(Partition):
-    """Samples sorted by label, cut into equal shards, a few random ones to every site (McMahan et al. 2017)."""
+    """Samples sorted by label and cut into equal shards; each site gets a few random shards (McMahan et al. 2017)."""
 
     kind: ClassVar[str] = "shards"
 
     shards_per_site: int = Field(2, ge=1)
-    """Shards at each site, which is about the number of labels that it sees; 2 in McMahan et al."""
+    """Shards per site, about the number of labels that it sees; 2 in McMahan et al."""
 
     def check_own(self, num_samples, num_sites, has_groups):
         """Raises InputError where there are more shards than samples."""
@@ -182,12 +182,12 @@ class Shards(Partition):
 
 @PARTITIONS.add
 class Natural(Partition):
-    """Samples stay with their natural owner (writer, role, speaker); a site is one owner or several."""
+    """Samples stay with their natural owner (writer, role, speaker); a site has one or more owners."""
 
     kind: ClassVar[str] = "natural"
 
     owners_per_site: int | None = Field(None, ge=1)
-    """Owners at each site, drawn at random; the others are left out. None: all owners are dealt out in random order."""
+    """Owners per site, drawn at random; the others are omitted. Absent: all owners are distributed in random order."""
 
     def check_own(self, num_samples, num_sites, has_groups):
         """Raises InputError where samples have no natural owner. Only the data tell how many owners there are."""
@@ -220,8 +220,8 @@ class Natural(Partition):
 
 @PARTITIONS.add
 class Dirichlet(Partition):
-    """Label mixes drawn from a Dirichlet distribution, in the several meanings that the field gives to alpha: the
-    smaller `alpha`, the fewer labels a site sees.
+    """Label mixes drawn from a Dirichlet distribution; `law` selects the meaning of alpha. The smaller `alpha`, the
+    fewer labels a site sees.
 
     p [K] is the label mix of the whole set.
     """
@@ -237,13 +237,12 @@ class Dirichlet(Partition):
     `hsu-per-label`: Dirichlet(alpha K p), alpha being the concentration per label on average. `pfl`: symmetric
     Dirichlet(alpha) over the labels, however frequent these are (pfl-research)."""
     balanced: bool = True
-    """True: equally many samples at every site. Where a label is used up, the samples still wanted are drawn again
-    from the same mix among the labels that are left; chance decides which sites had to give way. That brings the mixes
-    nearer to p, most where all samples are shared out.
-    False: sizes as they are drawn; the law must be `per-class` then."""
+    """True: the same number of samples at every site. If a label is used up, missing samples are drawn from the same
+    mix among the remaining labels, at randomly chosen sites. This moves the mixes towards p, most if all samples are
+    distributed. False: sizes as drawn; the law must be `per-class`."""
     min_samples: int = Field(1, ge=1)
-    """Without `balanced`, the least number of samples of a site; missing ones are taken at random from sites above
-    it."""
+    """Without `balanced`, the minimum number of samples of a site; missing ones are taken at random from sites with
+    more."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Dirichlet:

@@ -21,10 +21,10 @@ class Server(Component):
     weights: Literal["samples", "uniform"] = "samples"
     """p_i: proportional to the site's samples (Eq. 1), or equal."""
     on_diverged: Literal["stop", "drop"] = "stop"
-    """Reaction to a site's update that is not finite or beyond the fixed-point range: stop the run, or leave that
-    update out of the round. A round in which every update diverged stops the run in any case."""
+    """Reaction to an update that is not finite or exceeds the fixed-point range: stop the run, or drop the update. A
+    round in which every update diverged always stops the run."""
     lr: float = Field(1.0, gt=0)
-    """Server learning rate; 1 adds the averaged update as it is (Eq. 2)."""
+    """Server learning rate; 1 adds the averaged update unchanged (Eq. 2)."""
 
     def initial_slots(self, num_params: int) -> torch.Tensor:
         """The optimiser's state before its first step, float64 [num_slots, P]."""

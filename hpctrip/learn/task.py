@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import FAULT_EXIT_CODE, InputError, blame, cause
 from hpctrip.base.validate import instance
 
 if TYPE_CHECKING:
@@ -62,13 +62,18 @@ class Task:
 def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> nn.Module:
     """A new model of the task on the device; in a `trial` it is evaluated on two test samples, before the first round.
 
-    Raises InputError at `place` where it is no nn.Module, its trainable parameters are not float32, one or more, its
-    output has no classes for each label, or its loss is not one finite number.
+    Raises InputError at `place` where it is no nn.Module, its trainable parameters are not float32, one or more, it
+    fails, its output has no classes for each label, or too few, or its loss is not one finite number.
     """
     import torch
     from torch import nn
+    from torch.nn.functional import cross_entropy
 
-    model = instance(task.build_model(), nn.Module, place, "its model").to(device)
+    model = instance(task.build_model(), nn.Module, place, "its model")
+    if any(map(nn.parameter.is_lazy, model.parameters())):
+        problem = "gave a model with layers whose sizes are open (nn.Lazy...)"
+        raise InputError(place, problem, "set their sizes")
+    model = model.to(device)
     types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
     if types != {"float32"}:
         kinds = f"of type {' and '.join(sorted(types))}" if types else "none"
@@ -81,10 +86,21 @@ def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> 
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )
     with torch.inference_mode():
-        outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
+        prepared = task.prepare(inputs)
+        try:
+            outputs = model.eval()(prepared)
+        except Exception as error:  # whatever a model's own code or its kernels raise
+            shape = ", ".join(map(str, prepared.shape[1:]))
+            reason, code = blame(error)  # with the line of a plug-in
+            problem = f"gave a model that fails: {cause(error) if code == FAULT_EXIT_CODE else reason}"
+            raise InputError(place, problem, f"it is called with inputs of shape [B, {shape}]") from None
+        outputs = instance(outputs, torch.Tensor, place, "its model's output")
         if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
             bound = f"it must be {list(labels.shape)} times the classes"
             raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
+        if task.loss is cross_entropy and outputs.shape[-1] < task.num_classes:
+            problem = f"gives {outputs.shape[-1]} outputs, the data have {task.num_classes} classes"
+            raise InputError(place, problem, "the model is called with the number of classes")
         loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
     if loss.dim() or not loss.isfinite():
         value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"

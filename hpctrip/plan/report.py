@@ -33,26 +33,26 @@ def report(plan: Plan) -> Group:
     facts = {
         "scenario": f"{e.name}, seed {e.seed}: policy {e.policy.kind} over {host.num_sites} sites",
         "ranks": f"{ranks.size}: {len(ranks.hosts)} host(s)"
-        + (", rank 0 is the aggregator" if ranks.size > 1 else " that is aggregator too"),
+        + (", rank 0 is the aggregator" if ranks.size > 1 else ", which is also the aggregator"),
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
         "local training": local_training(resolved(host.work)),
         "model": f"{host.num_params:,} parameters",
         "exchange": f"per rank and round: {size_text(exchange['up'])} up, {size_text(exchange['down'])} down, "
         f"{size_text(exchange['counters'] + exchange['message'])} of counters and assignment; "
-        f"{plan.exchange_s(last):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
+        f"{plan.exchange_s(last):.2g} s per round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
         "simulated WAN": f"updates of {aggregator.updates}",
-        "memory, a host": ", ".join(
+        "memory per host": ", ".join(
             f"{name} {size_text(memory[name])}" for name in HOST_PARTS if memory[name]
         )
-        + f"; besides: activations, and the process itself (this one: {size_text(plan.process_bytes)})",
-        "memory, aggregator": size_text(memory["aggregator"]) if ranks.size > 1 else "as the host",
-        "speed of a host": (f"{speed.train_per_s:,.0f} samples/s trained" if speed_known else "not known")
+        + f"; plus activations and the process itself ({size_text(plan.process_bytes)} here)",
+        "memory, aggregator": size_text(memory["aggregator"]) if ranks.size > 1 else "as on the host",
+        "speed per host": (f"{speed.train_per_s:,.0f} samples/s trained" if speed_known else "unknown")
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
         f"{_duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
         if speed_known
-        else "not known",
+        else "unknown",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
         + (
             f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size_text(written['checkpoint'])} each; "
@@ -69,7 +69,7 @@ def report(plan: Plan) -> Group:
 
 def _rounds_table(plan: Plan) -> Table:
     table = Table(
-        title="first rounds, no accuracy gain assumed", title_justify="left", box=None, pad_edge=False
+        title="first rounds, assuming no accuracy gain", title_justify="left", box=None, pad_edge=False
     )
     counts = ("round", "sites", "arrive", "blocks")
     for name in (*counts, "duration s", "clock h", "busiest host", "idle", "wall s"):
@@ -148,7 +148,7 @@ def warnings(plan: Plan) -> list[str]:
     needed = sum(plan.memory[name] for name in HOST_PARTS)
     if needed > plan.host_memory_bytes:
         lines.append(
-            f"a host needs {size_text(needed)}, and activations besides, but has {size_text(plan.host_memory_bytes)}; "
+            f"a host needs {size_text(needed)}, plus activations, but has {size_text(plan.host_memory_bytes)}; "
             "use a smaller model, or smaller blocks (engine.sites_per_block, engine.lanes)"
         )
     if note := idle_hosts(host, [r.assignment for r in rounds], "in any of these rounds"):
@@ -165,12 +165,12 @@ def warnings(plan: Plan) -> list[str]:
     if host.hosts_kind == "cpu" and busy > 1 and busy * threads > cores:
         lines.append(
             f"{busy} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
-            f"{busy * threads / cores:.2g} times as long as said here; -n {max(1, cores // threads) + 1} fills them"
+            f"{busy * threads / cores:.2g} times as long as predicted; -n {max(1, cores // threads) + 1} fills them"
         )
     sizes = host.num_samples
     if (small := int((sizes < host.work.batch_size).sum())) > 0:
         lines.append(
-            f"{small} of {len(sizes)} shards have fewer samples (least {sizes.min()}) than one batch of "
+            f"{small} of {len(sizes)} shards have fewer samples (minimum {sizes.min()}) than one batch of "
             f"{host.work.batch_size}"
         )
     target, chance = e.stop.target_accuracy, 1 / host.task.num_classes
@@ -180,7 +180,9 @@ def warnings(plan: Plan) -> list[str]:
         lines.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
     seen = sum(batch.stop - batch.start for batch in host.eval_batches)
     if seen < 1000:
-        lines.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
+        lines.append(
+            f"accuracy is measured on {seen} samples: its resolution is {1 / seen:.2g}, and its noise is larger"
+        )
     lines += plausible.warnings(world, e.network)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')

@@ -45,6 +45,6 @@ def _number(name: str) -> int:
     value = os.environ[name]
     if not (value.isascii() and value.isdecimal() and len(value) < 10):
         raise InputError(
-            f"{name}={value}", "is no number of ranks", "unset it, or start hpctrip by a launcher"
+            f"{name}={value}", "is not a number of ranks", "unset it, or start hpctrip by a launcher"
         )
     return int(value)

@@ -108,7 +108,7 @@ def choose_backend(gpus: Sequence[tuple[str, str, int, int]], hosts: range) -> s
     backend = os.environ.get(BACKEND) or ("nccl" if any(gpus[r][1] for r in hosts) else "gloo")
     if backend not in ("nccl", "gloo"):
         raise InputError(
-            f"{BACKEND}={printable(backend, 40)}", "is no backend", 'use "nccl" or "gloo", or unset it'
+            f"{BACKEND}={printable(backend, 40)}", "is not a backend", 'use "nccl" or "gloo", or unset it'
         )
     owners: set[tuple[str, str]] = set()
     faults = []

@@ -19,10 +19,11 @@ class RanksInput(Component):
     transport: NotInResult[Literal["auto", "serial", "mpi", "nccl"]] = "auto"
     """auto: mpi under a launcher, else serial."""
     device: NotInResult[Literal["auto", "cpu", "cuda"]] = "auto"
-    """auto: the node's GPUs where there are any."""
+    """auto: the node's GPUs, if any."""
     threads: int = Field(1, ge=1, le=1024)
-    """torch threads per rank. The input sets it, not the machine, as the rounding of kernels may depend on the number
-    of threads. Use more ranks rather than threads (measured: two ranks of one thread are faster than one of two)."""
+    """torch threads per rank. The input sets it, not the machine, because the rounding of kernels may depend on the
+    number of threads. Use more ranks rather than threads (measured: two ranks of one thread are faster than one of
+    two)."""
 
 
 def open_ranks() -> Ranks:

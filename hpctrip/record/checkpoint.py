@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -60,7 +60,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run after a round. With the same input the run continues from it with the same bits, on any number
+    """The state of a run after a round. With the same input the run continues from it, bitwise the same, on any number
     of ranks."""
 
     state: State
@@ -89,19 +89,9 @@ def pack(checkpoint: Checkpoint) -> bytes:
 
 
 def history_arrays(history: History) -> dict[str, np.ndarray]:
-    """The columns of a history as the arrays of a container. Inverse of `history_of`."""
+    """The columns of a history as the arrays of a container. Inverse of `schema.history_of`."""
     tables = schema.tables(history).items()
     return {f"{table}/{name}": column.values for table, names in tables for name, column in names.items()}
-
-
-def history_of(arrays: Arrays) -> History:
-    """The history in the arrays of a container, with the defaults of columns that are newer than the file."""
-    for table, names in schema.TABLES.items():
-        num_rows = len(arrays[table]["round"])
-        for name, spec in names.items():
-            if "default" in spec and "is_counted" not in spec:
-                arrays[table].setdefault(name, np.full(num_rows, spec["default"], dtype=spec["dtype"]))
-    return schema.history_of(arrays)
 
 
 def model_bytes(num_params: int, num_slots: int, num_site_values: int) -> int:
@@ -113,7 +103,8 @@ def unpack(data: bytes, place: str) -> Checkpoint:
     """Parse the bytes of a checkpoint. Raises InputError, naming `place`, where they are not an intact checkpoint."""
     header, arrays = _FILE.unpack(data, place)
     model = Model.of(arrays)
-    state = State(header["round"], header["clock_s"], history_of(arrays), header["stop_reason"])
+    history = schema.history_of(arrays)
+    state = State(header["round"], header["clock_s"], history, header["stop_reason"])
     return Checkpoint(state, model, header["input_toml"], header["about"])
 
 
@@ -127,10 +118,10 @@ def generations(results: str | Path) -> list[Path]:
     return [Path(f"{results}{suffix}") for suffix in SUFFIXES]
 
 
-def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[str]]:
+def newest(results: str | Path) -> tuple[Checkpoint, Path, list[str]] | None:
     """The newest intact checkpoint beside a results file: (checkpoint, its path, faults of the other one).
 
-    (None, None, []) where there is no checkpoint. Raises InputError, naming each, where all that exist are damaged.
+    None where there is no checkpoint. Raises InputError, naming each, where all that exist are damaged.
     """
     intact, faults = [], []
     for path in generations(results):
@@ -143,7 +134,7 @@ def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[st
     if not intact:
         if faults:
             raise InputError(faults=faults)
-        return None, None, []
+        return None
     checkpoint, path = max(intact, key=lambda pair: pair[0].state.round)
     return checkpoint, path, [str(fault) for fault in faults]
 
@@ -153,11 +144,10 @@ def find(source: str) -> tuple[Checkpoint, Path, list[str]]:
     InputError where there is none."""
     if Path(source).suffix in SUFFIXES:
         return read(source), Path(source), []
-    checkpoint, path, faults = newest(source)
-    if checkpoint is None or path is None:
-        looked = " and ".join(map(str, generations(source)))
-        raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
-    return checkpoint, path, faults
+    if saved := newest(source):
+        return saved
+    looked = " and ".join(map(str, generations(source)))
+    raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
 
 
 def named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:
@@ -186,13 +176,13 @@ class Checkpointing(Component):
     """Intervals of the checkpoints beside the results file; nothing here changes a result."""
 
     enabled: bool = True
-    """Write checkpoints at all."""
+    """Whether to write checkpoints."""
     every_s: Seconds = Field(60.0, ge=0)
     """Wall time between two checkpoints."""
     max_fraction: float = Field(0.005, gt=0, le=1)
-    """Upper bound on the fraction of the wall time that writing takes; where it is reached, every_s is exceeded."""
+    """Maximum fraction of the wall time spent on writing; the interval exceeds every_s if necessary."""
     every_rounds: int | None = Field(None, ge=1)
-    """Also write one every this number of rounds, whatever it costs."""
+    """Also write one every this number of rounds, regardless of the cost."""
 
 
 class Checkpointer:
@@ -206,14 +196,13 @@ class Checkpointer:
         metadata: Mapping[str, Any],
         saved_round: int = 0,
         newest: Path | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ):
         """`newest` is the checkpoint from which the run resumes, and `saved_round` its round; None: a new run, which
-        replaces that of any checkpoints there are. `clock` is the wall clock in seconds."""
+        replaces that of any checkpoints there are."""
         self._replaced = set(generations(results)) if newest is None else set()
-        self._rules, self._results, self._newest, self._clock = rules, results, newest, clock
+        self._rules, self._results, self._newest = rules, results, newest
         self._input_toml, self._metadata = input_toml, metadata
-        self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
+        self._saved, self._end, self.cost_s, self.spent_s = saved_round, time.perf_counter(), 0.0, 0.0
 
     @property
     def unsaved(self) -> str:
@@ -247,16 +236,16 @@ class Checkpointer:
         rules, rounds = self._rules, state.round - self._saved
         if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
             return False
-        waited_s = self._clock() - self._end
+        waited_s = time.perf_counter() - self._end
         paced = waited_s >= max(rules.every_s, self.cost_s / rules.max_fraction)
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
     def save(self, state: State, model: Model) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
-        start = self._clock()
+        start = time.perf_counter()
         checkpoint = Checkpoint(state, model, self._input_toml, self._metadata)
         self._newest = write(self._results, checkpoint, self._newest)
         self._replaced.discard(self._newest)
-        self._saved, self._end = state.round, self._clock()
+        self._saved, self._end = state.round, time.perf_counter()
         self.cost_s = self._end - start
         self.spent_s += self.cost_s

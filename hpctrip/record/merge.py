@@ -36,12 +36,12 @@ COLUMNS = {
     "num_rounds": ("rounds", "finished rounds"),
     "clock_s": ("s", "simulated time at the end of the last round"),
     "target_accuracy": ("1", "held-out accuracy to reach (NaN: none)"),
-    "time_to_accuracy_s": ("s", "simulated time when it was reached (NaN: it was not)"),
+    "time_to_accuracy_s": ("s", "simulated time at which it was reached (NaN: not reached)"),
     "best_accuracy": ("1", "best held-out accuracy (NaN: never evaluated)"),
     "wall_s": ("s", "wall time of all rounds"),
     "params_digest": ("1", "digest of the global model after the last round"),
-    "synthetic_data": ("1", "1: the training data were made up"),
-    "synthetic_power": ("1", "1: the power of the sites was made up"),
+    "synthetic_data": ("1", "1: the training data are synthetic"),
+    "synthetic_power": ("1", "1: the power of the sites is synthetic"),
 }
 """{column: (unit, description)}. Besides, every input key that can change a result and is not the same in all runs is a
 column `input.KEY`."""
@@ -86,7 +86,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         file.attrs["format"], file.attrs["format_version"] = np.bytes_(TABLE), schema.FORMAT_VERSION
-        write_table(file, "runs", table, "one row a run")
+        write_table(file, "runs", table, "one row per run")
     with OutputLock(path):
         if not overwrite:
             _refuse_others(path, as_csv)
@@ -115,7 +115,7 @@ def _refuse_others(path: Path, as_csv: Path) -> None:
             with open_checked(path, TABLE):
                 return
         except InputError:
-            raise InputError(str(path), "exists and is no merged table", hint) from None
+            raise InputError(str(path), "exists and is not a merged table", hint) from None
     if os.path.lexists(as_csv):
         raise InputError(str(as_csv), f"exists and is not part of a merged table {path}", hint)
 

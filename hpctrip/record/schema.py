@@ -43,10 +43,10 @@ TABLES: dict[str, dict[str, dict[str, Any]]] = {
 
 DESCRIPTIONS = {
     "input": "the merged input file and what it resolved to, defaults included",
-    "sites": "one row a site; index: site",
-    "rounds": "one row a finished round; index: round",
-    "rounds_sites": "one row a site of a round's cohort, in the policy's order; index: round, site",
-    "candidates": "one row a cohort size that the policy weighed in a round; index: round, k",
+    "sites": "one row per site; index: site",
+    "rounds": "one row per finished round; index: round",
+    "rounds_sites": "one row per site of a round's cohort, in the policy's order; index: round, site",
+    "candidates": "one row per cohort size that the policy compared in a round; index: round, k",
 }
 
 
@@ -68,21 +68,25 @@ ATTRIBUTES: dict[str, Attribute] = {
     "stop_reason": Attribute("", "the rule that ended the run"),
     "scenario": Attribute("", "name of the scenario"),
     "command": Attribute("", "command line"),
-    "starts": Attribute([], "every start of the run: the round it went on from, when, and on how many ranks"),
+    "starts": Attribute(
+        [], "every start of the run: the round from which it continued, the time, and the number of ranks"
+    ),
     "folder": Attribute("", "working folder of rank 0"),
     "created_utc": Attribute("", "wall time at the start, ISO 8601"),
     "updated_utc": Attribute("", "wall time of this snapshot, ISO 8601"),
     "seed": Attribute(0, "seed of all named streams"),
     "params_digest": Attribute("", "digest of the global model's parameters after the last round"),
     "target_accuracy": Attribute(float("nan"), "held-out accuracy to reach (NaN: none)"),
-    "time_to_accuracy_s": Attribute(float("nan"), "simulated time when it was reached (NaN: it was not)"),
-    "data_source": Attribute("", "where the training data came from"),
-    "synthetic_data": Attribute(False, "the training data were made up"),
-    "synthetic_power": Attribute(False, "the power of the sites was made up"),
-    "synthetic_signals": Attribute([], "which of carbon and price were made up for the sites", is_later=True),
+    "time_to_accuracy_s": Attribute(
+        float("nan"), "simulated time at which it was reached (NaN: not reached)"
+    ),
+    "data_source": Attribute("", "source of the training data"),
+    "synthetic_data": Attribute(False, "the training data are synthetic"),
+    "synthetic_power": Attribute(False, "the power of the sites is synthetic"),
+    "synthetic_signals": Attribute([], "which of carbon and price are synthetic", is_later=True),
     "simulated_start": Attribute(
         [],
-        "the moment at which simulated time begins in each dated series: input table, time, and end of its data",
+        "start of simulated time in each dated series: input table, time, and end of its data",
         is_later=True,
     ),
     "num_ranks": Attribute(1, "number of ranks"),
@@ -93,11 +97,9 @@ ATTRIBUTES: dict[str, Attribute] = {
         [], "wall seconds of every rank by phase: train, exchange, evaluate, record, idle"
     ),
     "devices": Attribute([], "device name of every rank"),
-    "meters": Attribute(
-        [], "every machine that was asked for its energy, and what it counted", is_later=True
-    ),
-    "knobs": Attribute([], "settings of GPUs that were made for the run", is_later=True),
-    "refused_knobs": Attribute([], "settings of GPUs that were asked for, but refused", is_later=True),
+    "meters": Attribute([], "energy counters of every machine", is_later=True),
+    "knobs": Attribute([], "GPU settings applied for the run", is_later=True),
+    "refused_knobs": Attribute([], "requested GPU settings that were refused", is_later=True),
     "hpctrip_version": Attribute("", "version of hpctrip"),
     "git_commit": Attribute("", "commit of the source tree (empty: not a git checkout)"),
     "git_dirty": Attribute(False, "tracked files of the source tree differed from the commit"),
@@ -113,7 +115,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     "slurm_nodes": Attribute("", "list of the job's nodes, as Slurm writes it", is_later=True),
     "policy": Attribute("", "policy", is_later=True),
     "label": Attribute("", "how figures call the run (empty: by its policy)", is_later=True),
-    "num_params": Attribute(0, "number of trained parameters P (0: not known)", is_later=True),
+    "num_params": Attribute(0, "number of trained parameters P (0: unknown)", is_later=True),
     "num_buffers": Attribute(0, "number of entries of the model's buffers B", is_later=True),
     "update_bytes": Attribute(
         float("nan"), "size M of an update on the way up of the simulated WAN, compressed", is_later=True
@@ -129,7 +131,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     ),
     "sources": Attribute(
         [],
-        "what the run read: input key, path (-: made from the input) and BLAKE2b digest; plug-ins included",
+        "data read by the run: input key, path (-: made from the input) and BLAKE2b digest; plug-ins included",
         is_later=True,
     ),
     "packages": Attribute(
@@ -137,18 +139,18 @@ ATTRIBUTES: dict[str, Attribute] = {
     ),
     "blocks": Attribute("", "the rule by which the sites of a round are cut into blocks", is_later=True),
     "sites_per_block": Attribute(
-        0, "sites in one block of a round that trains all of them (0: not known)", is_later=True
+        0, "sites in one block of a round that trains all of them (0: unknown)", is_later=True
     ),
     "policy_keys": Attribute([], "input keys and tables that the policy sets (centralized)", is_later=True),
     "learning_key": Attribute(
         "",
-        "digest of all that learning depends on besides the cohorts: where it and the cohorts are the same, so are "
-        "models and accuracies",
+        "digest of everything that training depends on except the cohorts: runs with equal digests and cohorts have "
+        "equal models and accuracies",
         is_later=True,
     ),
     "stored_rounds": Attribute(
         0,
-        "rounds that were not trained by this run but known already (their wall times are 0)",
+        "rounds taken from the cache instead of trained (their wall times are 0)",
         is_later=True,
     ),
 }
@@ -209,12 +211,13 @@ def _as(values: Any, dtype: str) -> np.ndarray:
 def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
     """Rebuild the exact history from {table: {column: [rows]}}. Inverse of `tables`.
 
-    The tables are sorted by round. Raises KeyError for a missing column.
+    The tables are sorted by round. Columns that are newer than a file have the defaults of the row classes. Raises
+    KeyError where another column is missing.
     """
     rounds = {
         name: np.asarray(arrays["rounds"][name]).tolist()
         for name, spec in TABLES["rounds"].items()
-        if name in arrays["rounds"] or "is_counted" not in spec
+        if name in arrays["rounds"] or "default" not in spec
     }
     cohorts = _split(arrays["rounds_sites"], columns(CohortRound), rounds["round"])
     candidates = _split(arrays["candidates"], columns(Candidates), rounds["round"])
@@ -235,10 +238,11 @@ def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
 def _split(
     arrays: Mapping[str, np.ndarray], names: Mapping[str, Any], rounds: list[int]
 ) -> list[dict[str, np.ndarray]]:
-    """The rows of each of these rounds in a table that is sorted by round."""
+    """The rows of each of these rounds in a table that is sorted by round; `names` describes its columns."""
+    present = [name for name, spec in names.items() if name in arrays or "default" not in spec]
     starts, ends = (np.searchsorted(arrays["round"], rounds, side) for side in ("left", "right"))
     return [
-        {name: np.asarray(arrays[name][start:end]) for name in names}
+        {name: np.asarray(arrays[name][start:end]) for name in present}
         for start, end in zip(starts, ends, strict=True)
     ]
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -58,6 +59,9 @@ def run_facts(run: Run) -> dict[str, Any]:
         "path": str(run.path),
         **{name: run.meta[name] for name in _AS_RECORDED},
         **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
+        "model": str(run.setting("workload.model", None) or ""),
+        "num_params": run.meta["num_params"],
+        "plugins": [source.path for source in read_sources(run.meta["sources"]) if source.key == PLUGINS],
         "local_training": train,
         "currency": str(run.setting("accounts.currency", "")),
         "num_sites": len(run.sites),
@@ -149,6 +153,8 @@ def run_summary(facts: Facts) -> dict[str, str]:
         "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
         "policy": facts["policy"],
         "data": f"{facts['workload']}{source}{_synthetic(facts['synthetic_data'])}",
+        **({"model": f"{facts['model']}, {facts['num_params']:,} parameters"} if facts["model"] else {}),
+        **({"plug-ins": ", ".join(facts["plugins"])} if facts["plugins"] else {}),
         "local training": local_training(facts["local_training"]),
         "sites": f"{facts['num_sites']}{_from(facts['sites_path'])}, power {facts['power']}"
         f"{_from(facts['power_path'])}{_synthetic(facts['synthetic_power'])}",

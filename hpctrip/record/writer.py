@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -149,40 +149,27 @@ class Recorder:
     """Writes snapshots of the results file during a run, for at most 2 % of its wall time.
 
     The first `record` writes, so that an unwritable path fails early; later ones write if enough time has passed since
-    the last snapshot; `write` always does. `clock` is the wall clock, in seconds.
+    the last snapshot; `write` always does.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        meta: Mapping[str, Any],
-        sites: Table,
-        clock: Callable[[], float] = time.perf_counter,
-        on_first: Callable[[], None] | None = None,
-    ):
-        """`on_first` is called once the first snapshot is written, which replaces an earlier file."""
+    def __init__(self, path: str | Path, meta: Mapping[str, Any], sites: Table):
         self._path = path
-        self._on_first = on_first
         self._meta = {"created_utc": _now_utc(), **meta}
         self._sites = sites
-        self._clock = clock
         self._due = -float("inf")
 
     def record(self, history: History) -> bool:
         """Write a snapshot if one is due; returns whether it did. Raises as `write_run`."""
-        if self._clock() < self._due:
+        if time.perf_counter() < self._due:
             return False
         self.write(history)
         return True
 
     def write(self, history: History, **final_meta: Any) -> None:
         """Write a snapshot; the last one has the attributes `status`, `stop_reason` and `params_digest`."""
-        start = self._clock()
+        start = time.perf_counter()
         write_run(self._path, {**self._meta, **final_meta, "updated_utc": _now_utc()}, self._sites, history)
-        if self._on_first:
-            self._on_first()
-            self._on_first = None
-        end = self._clock()
+        end = time.perf_counter()
         self._due = end + WRITE_SHARE * (end - start)
 
 

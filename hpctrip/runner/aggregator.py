@@ -30,10 +30,8 @@ class Aggregator:
         the run, 0 where none is metered."""
         e = host.experiment
         self.host, self.experiment, self.ranks, self.num_machines = host, e, host.ranks, num_machines
-        sizes, task = (host.num_params, host.num_samples, host.num_buffers), host.task
-        sees_labels = e.policy.sees_labels
-        labels = host.shards.label_counts(task.train.labels, task.num_classes) if sees_labels else None
-        self.simulation = e.simulation(*sizes, labels)
+        sizes = host.num_params, host.num_samples, host.num_buffers
+        self.simulation = e.simulation(*sizes, _label_counts(host))
         self.world = self.simulation.world
         self.num_rounds = 0
         """Rounds since this process started; a resumed run has more."""
@@ -202,3 +200,9 @@ def _idle_hint(host: Host, size: int) -> str:
     if engine.sites_per_block == "auto" and engine.lanes != num_hosts:
         return f"use fewer ranks, or set engine.lanes = {num_hosts}"
     return "use fewer ranks, or a smaller engine.sites_per_block"
+
+
+def _label_counts(host: Host) -> np.ndarray | None:
+    """Labels of each site by class, [N, classes]; None where the policy does not see them."""
+    sees_labels, train = host.experiment.policy.sees_labels, host.task.train
+    return host.shards.label_counts(train.labels, host.task.num_classes) if sees_labels else None

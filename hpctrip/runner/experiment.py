@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -65,15 +66,15 @@ class Experiment(Component):
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed from which all random streams derive."""
     plugins: NotInResult[list[PathName]] = []
-    """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
-    relative to that file. What a run records, and compares, is their content."""
+    """Python files that add your own policies, power models or workloads. Paths in an input file are relative to that
+    file. A run records and compares their content."""
     sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
     """Number and positions of the sites."""
     network: NotInTraining[Network] = Network()
     power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
     throughput: NotInTraining[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
-    """The hardware of a site: what its power is worth in training speed, and what it draws."""
+    """The hardware of a site: its training speed for a given power, and its power draw."""
     carbon: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
     """Grams of CO2 for a kilowatt-hour at every site over time."""
     price: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
@@ -267,42 +268,61 @@ def demonstration() -> Tables:
 def read_user_input(
     paths: Iterable[str], overrides: Iterable[str], plugins: Iterable[str]
 ) -> tuple[list[Tables], Extensions]:
-    """Read the input of a command: its layers, and the code that they and `plugins` name, which is not run. Paths of
-    plug-ins in the layers become relative to the working directory. Raises InputError."""
+    """Read the input of a command: its layers, and the code that they and `plugins` name, which is not run. Raises
+    InputError."""
+    layers, code = name_plugins(read_seen_layers(paths, overrides), plugins)
+    return layers, Extensions.of(code)
+
+
+def read_seen_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
+    """The layers of input files and, last, of `-o` lines. Paths of code, which are relative to the file that names
+    them, become relative to the working directory. Raises InputError."""
     paths = list(paths)
-    layers = read_layers(paths, overrides)
+    *files, last = read_layers(paths, overrides)
+    seen = [
+        with_code_paths(layer, partial(beside, os.path.dirname(path)))
+        for path, layer in zip(paths, files, strict=True)
+    ]
+    return [*seen, last]
+
+
+def with_code_paths(tables: Tables, move: Callable[[str], str]) -> Tables:
+    """Tables in which `move` has replaced the paths of plug-ins and of the keys `file.py:Name`. Values of other types
+    stay as they are: validation refuses them."""
+    moved = dict(tables)
+    if isinstance(plugins := tables.get("plugins"), list):
+        moved["plugins"] = [move(path) if isinstance(path, str) else path for path in plugins]
+    if isinstance(workload := tables.get("workload"), dict):
+        code = {key: named for key, value in workload.items() if (named := code_name(value))}
+        moved["workload"] = workload | {key: f"{move(file)}:{name}" for key, (file, name) in code.items()}
+    return moved
+
+
+_CODE_PATHS = "its path is relative to the working folder, in an input file to that file"
+
+
+def name_plugins(layers: Sequence[Tables], plugins: Iterable[str]) -> tuple[list[Tables], list[str]]:
+    """The layers of an input, of which the last lists all plug-ins, and the paths of these: those of the last layer
+    that lists any, `plugins`, and the files of the keys `file.py:Name`. A file of several paths is listed once.
+    Raises InputError where a file of a key is not there."""
     named: object = []
-    code: dict[str, str] = {}
-    for path, layer in zip([*paths, ""], layers, strict=True):
-        _name_code(layer.get("workload"), os.path.dirname(path), code)
-        if "plugins" in layer:
-            named = layer["plugins"] = relative_to_folder(layer["plugins"], os.path.dirname(path))
-    if extra := [*plugins, *code.values()]:
-        before = named if isinstance(named, list) else []
-        named = layers[-1]["plugins"] = [
-            *before,
-            *(file for file in dict.fromkeys(extra) if file not in before),
-        ]
-    plugin_paths = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
-    return layers, Extensions.of(plugin_paths)
-
-
-def _name_code(table: object, folder: str, code: dict[str, str]) -> None:
-    """Put the files of the keys of a table that name code, `file.py:Name`, into `code`, {key: file}, resolved against
-    `folder`; keys that name none any more are taken out."""
-    for key, value in table.items() if isinstance(table, dict) else ():
-        code.pop(key, None)
-        if named := code_name(value):
-            code[key] = beside(folder, named[0])
-            table[key] = f"{code[key]}:{named[1]}"
-
-
-def relative_to_folder(named: object, folder: str) -> object:
-    """The paths of a list, resolved against `folder`. Values of other types stay as they are: validation refuses
-    them."""
+    workload: Tables = {}
+    for layer in layers:
+        named = layer.get("plugins", named)
+        workload |= table if isinstance(table := layer.get("workload"), dict) else {}
     if not isinstance(named, list):
-        return named
-    return [beside(folder, path) if isinstance(path, str) else path for path in named]
+        return list(layers), []
+    paths = [path for path in named if isinstance(path, str)]
+    files = {os.path.realpath(os.path.expanduser(path)) for path in paths}
+    code = {key: found[0] for key, value in workload.items() if (found := code_name(value))}
+    for key, path in code.items():
+        if not os.path.lexists(os.path.expanduser(path)):
+            raise InputError(f"workload.{key} = {workload[key]!r}", f"there is no file {path}", _CODE_PATHS)
+    for path in (*plugins, *code.values()):
+        if (file := os.path.realpath(os.path.expanduser(path))) not in files:
+            files.add(file)
+            named, paths = [*named, path], [*paths, path]
+    return [*layers[:-1], layers[-1] | ({"plugins": named} if named else {})], paths
 
 
 def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component] = Experiment) -> Tables:

@@ -60,7 +60,7 @@ class Host:
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         # errors of the first round are raised here, where all ranks can end together
-        trains, place = ranks.rank in ranks.hosts, config_key("workload", experiment.workload)
+        trains, place = ranks.rank in ranks.hosts, experiment.workload.model_place
         self.model = checked_model(task, device, place, trial=trains)
         self.initial_params = flatten(self.model)
         """[P + B], equal everywhere: drawn from the seed."""

@@ -175,6 +175,7 @@ class Rank0:
         with self.aggregator.host.wall.phase("record", row.round):
             try:
                 self.recorder.record(self._last.history)
+                self.checkpointer.remove_replaced()
             except HpctripError as error:
                 self._fail(error)
             if self.cache:
@@ -197,6 +198,7 @@ class Rank0:
         if state.round:
             try:
                 self.recorder.write(state.history, **final)
+                self.checkpointer.remove_replaced()
             except HpctripError as error:
                 self._fail(error)
         self.callbacks.end(self._status)

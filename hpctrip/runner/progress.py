@@ -16,7 +16,6 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
 from hpctrip.record.show import drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.callbacks.base import scalars
 from hpctrip.sim import plausible
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
@@ -89,8 +88,7 @@ class Progress:
         """Print the closing lines, below the bar."""
         self.bar.stop()
         history, target = state.history, self.stop.target_accuracy
-        rows = [scalars(row) for row in history.rows]
-        facts = round_facts({name: [row[name] for row in rows] for name in TABLES["rounds"]})
+        facts = round_facts({name: [getattr(row, name) for row in history.rows] for name in TABLES["rounds"]})
         facts["currency"] = self.aggregator.experiment.accounts.currency
         facts["synthetic_signals"] = self.aggregator.world.synthetic_signals
         self.say(

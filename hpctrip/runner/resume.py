@@ -175,8 +175,8 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
     """`start_or_resume` for an input that has been read already. Raises HeldError where another job holds the lock."""
     with locked(out, overwrite=True) as lock:
         start = Start(run_input, out, lock)
-        checkpoint, file, faults = checkpoints.newest(out)
-        if checkpoint is not None and file is not None:
+        if saved := checkpoints.newest(out):
+            checkpoint, file, faults = saved
             state, replaced = state_from_checkpoint(checkpoint, run_input.experiment), _replaceable(out)
             finished = replaced is not None and _is_over(replaced, state.history, run_input.experiment)
             return replace(_resumed(start, checkpoint, file, faults, replaced), finished=finished)
@@ -240,7 +240,7 @@ def _resumed(
         before.refuse_other_input(start.run_input)
     notes = [
         *(f"skipped: {fault}" for fault in faults),
-        f"going on after round {checkpoint.state.round}, from {file}",
+        f"resuming after round {checkpoint.state.round}, from {file}",
     ]
     return replace(
         start,

@@ -159,7 +159,7 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
             "modelled compute time c_i of one round at full power",
         ),
         "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
-        "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
+        "throughput_fraction": (world.throughput_fraction(0.0), "1", "relative training speed at that power"),
     }
     for label, counts in enumerate(aggregator.simulation.label_counts.T):
         columns[f"label_{label}"] = (counts, "1", f"labels of class {label} in the site's shard")

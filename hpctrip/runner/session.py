@@ -220,6 +220,7 @@ class Session:
         with Progress(aggregator, start.path, state.history, self.quiet) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
             for line in (
+                _model(self.run_input, self.host.num_params),
                 f"hosts train {'; '.join(engines)}",
                 start.lock.note,
                 *interruption.notes,
@@ -241,12 +242,7 @@ class Session:
             )
             rank0 = Rank0(
                 aggregator,
-                Recorder(
-                    start.path,
-                    attributes,
-                    site_columns(aggregator),
-                    on_first=checkpointer.remove_replaced,
-                ),
+                Recorder(start.path, attributes, site_columns(aggregator)),
                 checkpointer,
                 interruption,
                 progress,
@@ -322,3 +318,11 @@ def apply_settings(gpus: list[str] | None, settings: GpuSettings, until: ExitSta
     if not gpus:
         return Applied(refused=("no GPU trains here",))
     return until.enter_context(SettingsProcess(gpus)).apply(settings)
+
+
+def _model(run_input: Input, num_params: int) -> str:
+    """The model and the plug-ins of a run, in one line."""
+    workload = run_input.experiment.workload
+    plugins = ", ".join(plugin.path for plugin in run_input.extensions.plugins)
+    name = getattr(workload, "model", None) or workload.kind
+    return f"model: {name}, {num_params:,} parameters{f'; plug-ins: {plugins}' if plugins else ''}"

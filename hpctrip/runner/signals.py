@@ -42,8 +42,8 @@ class Interrupt(Component):
     """Signals, at any rank, that end the run after the round in progress. A second SIGINT (Ctrl-C) ends it at once,
     with exit code 130."""
     margin_rounds: int = Field(3, ge=0)
-    """End the run when the remaining time of the job, by SLURM_JOB_END_TIME or job_s, is less than that of this many
-    rounds and two checkpoints, but not before this start has made a round."""
+    """End the run when the remaining time of the job, by SLURM_JOB_END_TIME or job_s, is less than the time of this
+    many rounds and two checkpoints, but not before one round per start."""
     job_s: Seconds | None = Field(None, gt=0)
     """Wall time of this job, for jobs without Slurm. It counts from the start of this process, or from
     HPCTRIP_JOB_START (seconds since 1970)."""
@@ -96,15 +96,12 @@ class Interruption:
         hosts: Sequence[str],
         own: Signals,
         first_round: int = 0,
-        started: float | None = None,
-        now: Callable[[], float] = time.time,
     ):
         """`hosts` are the host names of the ranks, `own` the signals of rank 0, `first_round` is the round after which
-        this start goes on. `started`, when this process started (None: by the system), and `now` are in seconds since
-        1970."""
-        self._rules, self._hosts, self._own, self._now = rules, hosts, own, now
+        this start goes on."""
+        self._rules, self._hosts, self._own = rules, hosts, own
         self._stop_file, self._first_round = stop_file(results), first_round
-        started = start_time() if started is None else started
+        started = start_time()
         self._ends_at = math.inf
         """End of this job, in seconds since 1970; infinite if unknown."""
         warnings = []
@@ -141,7 +138,7 @@ class Interruption:
         rounds = self._rules.margin_rounds
         recent_s = max(row.wall_s for row in history.rows[-RECENT_ROUNDS:])
         needed_s = rounds * recent_s + 2 * checkpoint_s
-        left_s = self._ends_at - self._now()
+        left_s = self._ends_at - time.time()
         if left_s >= needed_s:
             return ""
         return f"{JOB_ENDS} in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"

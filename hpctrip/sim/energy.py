@@ -53,24 +53,24 @@ def budgets(table: str, prefix: str, component: Component) -> list[Budget]:
 
 
 class Accounts(Component):
-    """Rules by which energy, carbon and cost are counted. Sites draw power by their hardware ([throughput]) while they
-    compute and while they wait; sites outside the cohort, and those that are out when the round starts, count
+    """Rules for counting energy, carbon and cost. Sites draw power by their hardware ([throughput]) while they compute
+    and while they wait; sites outside the cohort, and sites with an outage at the start of the round, count
     nothing."""
 
     waiting: Literal["idle", "released"] = "idle"
-    """A site whose update is sent. idle: it waits for the round's end with its GPUs on; released: its GPUs serve others
-    until the next round, at no cost to this run."""
+    """State of a site after it has sent its update. idle: it waits for the round's end with its GPUs on; released: its
+    GPUs serve others until the next round, at no cost to this run."""
     network_j_per_gb: float = Field(13_500.0, ge=0, le=1e12)
-    """Joules of the network for each GB that a site sends or is sent. 13.5 kJ = 0.00375 kWh: 0.06 kWh/GB in 2015,
+    """Network energy in joules for each GB that a site sends or receives. 13.5 kJ = 0.00375 kWh: 0.06 kWh/GB in 2015,
     halved every two years, at 2023 (Aslan et al., J. Industrial Ecology 22(4), 2018, fixed-line internet)."""
     currency: str = Field("EUR", pattern="^[A-Z]{3}$")
     """Currency of [price] and of the recorded costs: a code of ISO 4217."""
     site_max_energy: Joules | None = Field(None, gt=0)
     """Energy that each site may spend in the whole run, e.g. "5 kWh"; a plain number is joules. The round in which a
-    site crosses a budget is finished and counted; from then on the site has no power, as in an outage, which every
-    policy sees. The run ends when all sites that would be chosen next have spent a budget."""
+    site exceeds a budget is finished and counted. Afterwards the site has no power, as in an outage, and every policy
+    sees this. The run ends when all sites that would be chosen next have spent a budget."""
     site_max_carbon: Grams | None = Field(None, gt=0)
-    """CO2 that each site may cause, e.g. "500 g". Needs [carbon]."""
+    """CO2 that each site may emit, e.g. "500 g". Needs [carbon]."""
     site_max_cost: str | None = Field(None, pattern=MONEY)
     """Money that each site may spend: "10 EUR", in the currency of the prices. Needs [price]."""
 

@@ -110,16 +110,15 @@ def _no_outages(num_sites: int) -> ListedOutages:
 class Faults(Component):
     """Faults of the simulated world; by default there are none.
 
-    A site that is out has no power: it makes no progress, and the profiler sees power 0 (an observation that is older
-    than the outage, or noise, may still show some). A policy may choose it all the same; the aggregator, which cannot
-    reach it, then neither sends it the model nor waits for it. A site that goes out while it trains continues when it
-    returns, if the deadline leaves it the time.
+    A site with an outage has no power: it makes no progress, and the profiler sees power 0 (except for noise and
+    observations from before the outage). A policy may still choose it; the aggregator then neither sends it the model
+    nor waits for it. A site whose outage begins during training continues when it returns, if the deadline permits.
     """
 
     deadline_s: Seconds | None = Field(None, gt=0, le=LONGEST_ROUND_S)
-    """The aggregator proceeds this long after a round's start without the updates that have not come. A round in which
-    no site can be reached costs the deadline too and leaves the model unchanged. At most ten years. Absent: it waits
-    for all."""
+    """Time after a round's start at which the aggregator proceeds without missing updates. A round in which no site
+    can be reached also lasts until the deadline and leaves the model unchanged. At most ten years. Absent: it waits
+    for all updates."""
     mtbf_s: Seconds | None = Field(None, ge=60, le=LONGEST_ROUND_S)
     """Mean time between a site's return and its next outage (exponential), at most ten years; absent: no random
     outages. A deadline may span at most 1,000 times mtbf_s + mttr_s, and a run 20 million outages on average."""
@@ -189,7 +188,7 @@ def _read_outages(path: str, num_sites: int) -> ListedOutages:
     site = table.integers("site")
     start_s, end_s = table.numbers("start_s"), table.numbers("end_s")
     way_out = f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s"
-    table.refuse("site", (site < 0) | (site >= num_sites), "is no site", way_out)
+    table.refuse("site", (site < 0) | (site >= num_sites), "is not a site", way_out)
     table.refuse("start_s", start_s < 0, "is before the start", way_out)
     table.refuse(
         "start_s", start_s >= LATEST_S, "is later than any run: outages count from the simulated time 0"

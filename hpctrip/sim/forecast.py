@@ -57,9 +57,9 @@ class Forecast(Component):
 
 @FORECASTS.add
 class Daily(Forecast):
-    """The present power, moved by as much as each site's own daily profile moves over the coming span. The profile is
-    the mean of what was observed in every part of the day, so it knows nothing before a day has passed: until then,
-    and for parts of the day that were never seen, power stays as it is."""
+    """The present power plus the expected change by each site's own daily profile. The profile is the mean observation
+    in every part of the day. Before a day has passed, and for parts of the day without observations, power is assumed
+    constant."""
 
     kind = "daily"
     rules = 2
@@ -67,7 +67,7 @@ class Daily(Forecast):
     part_s: Seconds = Field(3600.0, gt=0, le=DAY_S)
     """Length of one part of the day."""
     weight: float = Field(0.5, ge=0, le=1)
-    """How much of the profile's movement is believed: a profile of few days is mostly chance."""
+    """Weight of the profile's change: a profile of few days is mostly noise."""
 
     def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
         """The present power and the profile's difference between the middle of the span and now, within 0 to 1."""
@@ -88,14 +88,14 @@ class Daily(Forecast):
 
 @FORECASTS.add
 class Exponential(Forecast):
-    """Simple exponential smoothing (Brown 1956): power returns to its recent mean, in which an observation counts
-    exp(-age / memory_s), at whatever times observations were made."""
+    """Simple exponential smoothing (Brown 1956): power returns to its recent mean, in which an observation has the
+    weight exp(-age / memory_s)."""
 
     kind = "exponential"
     rules = 2
     """2: from observations that lie apart."""
     memory_s: Seconds = Field(1800.0, gt=0)
-    """After so long an observation counts a third (1 / e)."""
+    """Age at which the weight of an observation is 1 / e."""
 
     def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
         """The weighted mean of the observations; those older than ten memories count less than 1 / 20,000 and are left
@@ -107,7 +107,7 @@ class Exponential(Forecast):
 
 @FORECASTS.add
 class Oracle(Forecast):
-    """The true power of the coming round: no forecast, but an upper bound on the worth of any."""
+    """The true power of the coming round: an upper bound on the benefit of any forecast."""
 
     kind = "oracle"
 
@@ -118,7 +118,7 @@ class Oracle(Forecast):
 
 @FORECASTS.add
 class Persistence(Forecast):
-    """Every site keeps the power that the profiler believes now: what every other forecast has to beat."""
+    """Every site keeps the power that the profiler sees now: the baseline for every other forecast."""
 
     kind = "persistence"
 

@@ -19,23 +19,24 @@ class Network(Component):
 
     update_bytes: Bytes | Literal["auto"] = 1.5 * GB
     """M: bytes of one uncompressed update on the simulated WAN; "auto": the real payload of the model; 0: no transfer
-    time. [compression] shortens it on its way up."""
+    time. [compression] shortens the upload."""
     bandwidth_law: Literal["capped-inverse", "inverse", "linear"] = "capped-inverse"
     """B(d): near * min(1, near_distance / d); near * near_distance / d; or a straight line from near at 0 to far."""
     near_bandwidth_bps: BitsPerSecond = Field(1e9, gt=0)
     """Bandwidth of a near site."""
     near_distance_m: Metres = Field(1000 * MILE_M, gt=0)
-    """Up to here the bandwidth is the near one (the paper: "relatively constant" inside 1000 miles)."""
+    """Distance up to which the bandwidth is the near one (the paper: "relatively constant" inside 1000 miles)."""
     far_distance_m: Metres = Field(10_000 * MILE_M, gt=0)
-    """Linear law: where the bandwidth has fallen to far_bandwidth_bps; it stays there beyond."""
+    """Linear law: distance at which the bandwidth has fallen to far_bandwidth_bps; it is constant beyond."""
     far_bandwidth_bps: BitsPerSecond = Field(1e8, gt=0)
     """Linear law: bandwidth at far_distance_m."""
     propagation_m_per_s: float = Field(2e8, gt=0)
     """v: speed of light in fibre."""
     round_trip: bool = False
-    """Count the model's way down as well as the update's way up: twice Eq. 3 (the model is never compressed)."""
+    """Count the download of the model as well as the upload of the update: twice Eq. 3 (the model is never
+    compressed)."""
     aggregator_bandwidth_bps: BitsPerSecond | None = Field(None, gt=0)
-    """The aggregator's own link, shared by the cohort: no transfer ends before all k M / B_agg have passed it."""
+    """Bandwidth of the aggregator's own link, shared by the cohort: transfers take at least k M / B_agg."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

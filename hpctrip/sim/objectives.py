@@ -68,7 +68,7 @@ class CostAware(Objective):
     """Base of the objectives that prefer sites whose own round costs less."""
 
     site_weight: float = Field(1.0, ge=0, le=100)
-    """How much a site's own joules, grams or money count in the ranking: its score is divided by them to this power."""
+    """Weight of a site's own joules, grams or cost in the ranking: its score is divided by these to this power."""
 
     def cost_preference(self, spent: np.ndarray) -> np.ndarray:
         """The preference [N] for sites each of which would spend `spent` [N] in a round of its own."""
@@ -89,7 +89,7 @@ class Zeus(CostAware):
     rules = 2
     """2: a round that would never end is worth nothing, also where energy alone counts, or time."""
     eta: float = Field(0.5, ge=0, le=1)
-    """1: energy alone counts, 0: time alone."""
+    """1: only energy counts, 0: only time."""
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) over the cost."""
@@ -116,7 +116,7 @@ class RelativeGain(CostAware):
     rules = 2
     """2: a round that would never end is worth nothing, and does not count in the others' share of energy."""
     exchange: float = Field(1.0, ge=0, le=100)
-    """Percent of time that a percent of energy is worth: 0 is `time`, 1 the energy-delay product."""
+    """Value of one percent of energy in percent of time: 0 is `time`, 1 the energy-delay product."""
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """The inverse of TTA x E^exchange, up to factors that all candidates share."""
@@ -142,7 +142,7 @@ class Budget(CostAware):
     carbon: Grams | None = Field(None, gt=0)
     """CO2 of the whole run, e.g. "20 kg"."""
     cost: float | None = Field(None, gt=0)
-    """Money of the whole run, in the currency of the input (accounts.currency)."""
+    """Cost of the whole run, in the currency of the input (accounts.currency)."""
 
     @model_validator(mode="after")
     def _any(self) -> Self:
@@ -189,7 +189,7 @@ class Deadline(CostAware):
 
     kind = "deadline"
     deadline_s: Seconds = Field(gt=0)
-    """Simulated time by which the target accuracy is to be reached."""
+    """Simulated time by which the target accuracy must be reached."""
     least: Literal["carbon", "energy", "cost"] = "carbon"
     """The quantity that is minimised."""
 

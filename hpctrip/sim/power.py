@@ -132,35 +132,33 @@ class Constant(PowerModel):
 
 @POWER_MODELS.add
 class Trace(PowerModel):
-    """P_i(t) = 1 - utilisation of a power domain, held over each step of its trace (paper Sec. 5.1, Fig. 12).
+    """P_i(t) = 1 - utilisation of a power domain, constant over each step of its trace (paper Sec. 5.1, Fig. 12).
 
-    Every site follows one domain from a circular offset of whole steps, both drawn from named streams, so that a few
-    dozen domains serve any number of sites.
+    Every site follows one domain from a circular offset of whole steps, both drawn at random, so a few dozen domains
+    suffice for any number of sites.
     """
 
     kind = "trace"
     path: Annotated[PathName, Reads(unless="synthetic", find=trace_files)] = "synthetic"
     """Trace files: a folder, a file or a glob, relative to the working directory. "synthetic": generated, no file."""
     column: Literal["production", "measured"] = "production"
-    """Which utilisation: of production workloads, or all measured power (files without a production column)."""
+    """Utilisation by production workloads, or by all measured power (for files without a production column)."""
     flags: Flags = "true-is-bad"
     """Meaning of `true` in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
     at_end: Literal["wrap", "raise"] = "wrap"
-    """When simulated time outlasts the trace: start it again, or stop with an error, with offsets as soon as the trace
-    of one site is over."""
+    """At the end of the trace: repeat it, or stop with an error (with offsets, as soon as one site's trace ends)."""
     offsets: bool = True
     """Whether each site starts at its own random time of the trace; false: all start together, and a dated trace at the
     same moment as the other dated series (`start`)."""
     start: Moment | None = None
-    """Time of a dated trace at which simulated time begins, in UTC unless it has an offset; needs offsets = false.
-    Absent: that of the other dated series (carbon, price) if one of them names it, else the first that all of them
-    know."""
+    """Time of a dated trace at which simulated time starts, in UTC unless it has an offset; needs offsets = false.
+    Absent: the `start` of another dated series (carbon, price), or else the first time common to all."""
     time_unit: TimeUnit = "us"
     """Unit of a column `time`: microseconds, as in Google's files, milliseconds, or seconds."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset in a column `datetime`, e.g. "Europe/Madrid"."""
     synthetic_seed: int = 2019
-    """Seed of the synthetic month; apart from the run's seed, so that all runs see the same month."""
+    """Seed of the synthetic month, separate from the run's seed, so that all runs see the same month."""
 
     @model_validator(mode="after")
     def _start_of_all(self) -> Self:
@@ -254,11 +252,12 @@ class TraceSupply(PowerSupply):
 
 @POWER_MODELS.add
 class CsvPower(PowerModel):
-    """Power of your own sites: a CSV file with a column of times, `time` (ISO 8601) or `time_s`, and one for each site.
+    """Power of your own sites: a CSV file with a column of times, `time` (ISO 8601) or `time_s`, and one column per
+    site.
 
-    A column's name ends in its unit, as `oslo_kw` or `oslo (MW)`, or `unit` tells it. A site follows the column that
-    its `power_trace`, else its `name` in the sites' file names; sites without names follow the columns in their order.
-    P is the available power over that at which the site's hardware runs in full ([throughput], `gpus`), at most 1.
+    A column's name ends in its unit, as `oslo_kw` or `oslo (MW)`, or `unit` sets it. A site follows the column named
+    by its `power_trace`, or else its `name`, in the sites file; unnamed sites follow the columns in order. P is the
+    available power divided by the full power of the site's hardware ([throughput], `gpus`), at most 1.
     """
 
     kind = "csv"
@@ -267,13 +266,13 @@ class CsvPower(PowerModel):
     meaning: Literal["available", "used"] = "available"
     """Whether a column is the power that training may use, or the power that others use of the site's `capacity_w`."""
     unit: Unit | None = None
-    """Unit of the columns whose names do not tell it; fractions are of `capacity_w`."""
+    """Unit of columns without one in their names; fractions are relative to `capacity_w`."""
     capacity_w: Watts | None = Field(None, gt=0)
-    """Power of a whole site. Absent: that at which its hardware runs in full."""
+    """Power of a whole site. Absent: the full power of its hardware."""
     at_end: Literal["wrap", "raise"] = "wrap"
-    """When simulated time outlasts the file: start it again, or stop with an error."""
+    """At the end of the file: repeat it, or stop with an error."""
     start: Moment | None = None
-    """Time in it at which simulated time begins, as in `power.kind = "trace"`; needs a column `time`."""
+    """Time in the file at which simulated time starts, as in `power.kind = "trace"`; needs a column `time`."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
 

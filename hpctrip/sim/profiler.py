@@ -23,8 +23,8 @@ _NEGLIGIBLE = 1e-3  # observations whose smoothing weight has fallen below this 
 class Profiler(Component):
     """Observes power and delay every `interval_s`. The default is exact, at every round's start.
 
-    A view is a pure function of the clock, the history and the seed: noise has a name (seed, "profiler", observation)
-    and the smoothing is summed anew from the past observations, so nothing has to be checkpointed.
+    A view is a pure function of the clock, the history and the seed: noise comes from the stream (seed, "profiler",
+    observation), and smoothing is recomputed from past observations, so nothing is checkpointed.
     """
 
     interval_s: Seconds = Field(0.0, ge=0)
@@ -34,7 +34,7 @@ class Profiler(Component):
     delay_noise: float = Field(0.0, ge=0, le=10)
     """Standard deviation of the log of the multiplicative error on a communication delay L_i."""
     smoothing: float = Field(0.0, ge=0, lt=1)
-    """Weight of the past in an exponential moving average over observations; 0: the newest alone."""
+    """Weight of the past in an exponential moving average over observations; 0: only the newest."""
 
     def view(
         self,

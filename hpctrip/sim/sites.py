@@ -90,7 +90,7 @@ class PowerLaw(_Drawn):
 
     kind = "powerlaw"
     exponent: float = Field(1.584, gt=0)
-    """Above 1: sites crowd near the aggregator. 1.584 = ln(900/9900) / ln(0.22): a 22 % chance of 1000 miles."""
+    """Above 1, sites concentrate near the aggregator. 1.584 = ln(900/9900) / ln(0.22): a 22 % chance of 1000 miles."""
 
     def distances_m(self, seed: int) -> np.ndarray:
         """N independent draws from the stream (seed, "sites")."""
@@ -99,7 +99,7 @@ class PowerLaw(_Drawn):
 
 @SITES.add
 class UniformSites(_Drawn):
-    """Distances drawn evenly between the nearest and the farthest."""
+    """Distances drawn uniformly between the nearest and the farthest."""
 
     kind = "uniform"
 
@@ -110,7 +110,7 @@ class UniformSites(_Drawn):
 
 @SITES.add
 class Quota(_Drawn):
-    """An exact number of sites inside a radius, evenly drawn inside and outside (the paper has 22 of 100)."""
+    """An exact number of sites inside a radius, drawn uniformly inside and outside (the paper has 22 of 100)."""
 
     kind = "quota"
     near_fraction: float = Field(0.22, ge=0, le=1)
@@ -157,12 +157,13 @@ _FIBRE_M_PER_S = 2e8
 
 @SITES.add
 class CsvSites(SitePlacement):
-    """Sites from a CSV file, one a row, with any of these columns: `name`, `distance_m` (`_km`, `_mi`), `latitude` and
-    `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`), `gpus`, `power_trace`
-    (the power trace that the site follows), `group`, and those that a signal names (carbon.site_column).
+    """Sites from a CSV file, one per row, with any of these columns: `name`, `distance_m` (`_km`, `_mi`), `latitude`
+    and `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`), `gpus`,
+    `power_trace` (the power trace that the site follows), `group`, and any column named by a signal
+    (carbon.site_column).
 
-    A field may be empty. A distance that is missing is that on the globe, else that of half the round-trip time in
-    fibre, else drawn as by `powerlaw`; in place of the others [network], [throughput] and [power] hold.
+    A field may be empty. A missing distance is computed on the globe, or else from half the round-trip time in fibre,
+    or else drawn as in `powerlaw`. Other missing values come from [network], [throughput] and [power].
     """
 
     kind = "csv"
@@ -171,7 +172,7 @@ class CsvSites(SitePlacement):
     path: Annotated[PathName, Reads()]
     """The CSV file."""
     aggregator: Added[list[float] | None] = Field(None, min_length=2, max_length=2)
-    """Latitude and longitude of the aggregator in degrees, from which distances on the globe are measured."""
+    """Latitude and longitude of the aggregator in degrees, for distances on the globe."""
 
     def distances_m(self, seed: int) -> np.ndarray:
         """The file's rows in order; InputError names the file and the line that is wrong."""

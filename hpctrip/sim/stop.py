@@ -19,20 +19,21 @@ class Stop(Component):
     target_accuracy: Annotated[
         float | None, BeforeValidator(lambda value: None if value == "none" else value)
     ] = Field(0.45, gt=0, le=1)
-    """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
+    """Stop at this held-out accuracy; the simulated time is the time-to-accuracy. "none": no target."""
     max_rounds: int = Field(500, ge=1, le=10**9)
     """Stop after this number of rounds."""
     max_clock_s: Seconds | None = Field(None, gt=0)
-    """Stop after so much simulated time."""
+    """Stop after this simulated time."""
     max_wall_s: Seconds | None = Field(None, gt=0)
-    """Stop after so much wall time."""
+    """Stop after this wall time."""
     max_energy: Joules | None = Field(None, gt=0)
-    """Stop when all rounds together have taken so much energy, e.g. "500 kWh"; a plain number is joules. The round that
-    crosses one of the three budgets is finished and counted."""
+    """Stop when the run has used this energy, e.g. "500 kWh"; a plain number is joules. The round that exceeds one of
+    the three budgets is finished and counted."""
     max_carbon: Grams | None = Field(None, gt=0)
-    """Stop when they have caused so much CO2, e.g. "20 kg"; a plain number is grams. Needs [carbon]."""
+    """Stop when the run has emitted this much CO2, e.g. "20 kg"; a plain number is grams. Needs [carbon]."""
     max_cost: str | None = Field(None, pattern=MONEY)
-    """Stop when they have cost so much: "100 EUR", in the currency of the prices (accounts.currency). Needs [price]."""
+    """Stop when the run has cost this much: "100 EUR", in the currency of the prices (accounts.currency). Needs
+    [price]."""
 
     @property
     def target(self) -> float:

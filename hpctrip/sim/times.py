@@ -16,7 +16,7 @@ from hpctrip.base.frames import pd
 _FORM = r"(\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)(?: ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
 """A date, alone or with a time of day, which may have an offset: the forms of ISO 8601 that programs write. Forms that
 could be plain numbers (20220101) are left out."""
-_WANTED = "is no time such as 2022-01-01 00:05:00, 2022-01-01T00:05:00.000Z or 2022-01-01T00:05+02:00"
+_WANTED = "is not a time such as 2022-01-01 00:05:00, 2022-01-01T00:05:00.000Z or 2022-01-01T00:05+02:00"
 
 SHOWN_TWICE = (
     "; where clocks that were set back show the time twice, set timezone, or write times with their offsets"
@@ -36,7 +36,7 @@ def _time_zone(name: str) -> str:
     try:
         _zone(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone; write e.g. 'UTC' or 'Europe/Madrid'") from None
+        raise ValueError(f"{name!r} is not a time zone; write e.g. 'UTC' or 'Europe/Madrid'") from None
     return name
 
 

@@ -30,13 +30,13 @@ _BLOCK = 2**17
 
 
 class Timing(Component):
-    """How a round's simulated duration follows from power and delay (Eq. 7 and its readings)."""
+    """Simulated duration of a round from power and delay (Eq. 7 and its interpretations)."""
 
     clock: Literal["straggler", "max-plus-max", "mean-power", "aggregate-throughput"] = "straggler"
-    """How long a round takes (Eq. 7). straggler: until the last of the cohort is back, max (compute_i + L_i).
-    max-plus-max: max compute + max L. mean-power: c / mean P + max L. aggregate-throughput: a fixed
-    amount of work, that of all N sites, is shared by the cohort's summed throughput: W / sum P + max L, so that more
-    sites mean shorter rounds."""
+    """Duration of a round (Eq. 7). straggler: until the last site of the cohort finishes, max (compute_i + L_i).
+    max-plus-max: max compute + max L. mean-power: c / mean P + max L. aggregate-throughput: the cohort's summed
+    throughput shares a fixed amount of work, that of all N sites: W / sum P + max L, so more sites mean shorter
+    rounds."""
     power: Literal["integrated", "frozen"] = "integrated"
     """integrated: compute_i solves "integral of P_i(t) dt from the round's start = c_i"; frozen: c_i / P_i(start)."""
     compute: Literal["modelled", "measured"] = "modelled"
@@ -136,10 +136,10 @@ def elapsed_s(
 def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
     """T(k) for every prefix of `order` [n]: seconds that a round of its first k sites takes, [n]; inf without power.
 
-    `clock` is a reading of Eq. 7 (`timing.clock`). "mean-power" is Algorithm 1's own estimate, c / mean P + max L
-    (Sec. 3.3), where c is the mean work of these k sites and P what their power is worth. Power is taken to stay as it
-    is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one. No round is
-    longer than its deadline, and one in which a site misses it is not shorter.
+    `clock` is an interpretation of Eq. 7 (`timing.clock`). "mean-power" is Algorithm 1's own estimate, c / mean P +
+    max L (Sec. 3.3), where c is the mean work of these k sites and P what their power is worth. Power is taken to stay
+    as it is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one. No
+    round is longer than its deadline, and one in which a site misses it is not shorter.
     """
     all_back_s, deadline_s = _prefix_back_s(sites, order, clock), sites.deadline_s
     if np.isinf(deadline_s):
@@ -191,7 +191,7 @@ def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
 
 
 SHARED_WORK = ("mean-power", "aggregate-throughput")
-"""The readings of Eq. 7 by which all sites of a cohort compute equally long."""
+"""The interpretations of Eq. 7 by which all sites of a cohort compute equally long."""
 
 
 def prefix_compute_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:

@@ -50,7 +50,7 @@ class SiteView:
     link_s: float = 0.0
     """Seconds that one site's transfer takes of the aggregator's own link, which the cohort shares; 0: no bound."""
     clock: str = "straggler"
-    """The reading of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
+    """The interpretation of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
     deadline_s: float = math.inf
     """Seconds after which a round ends without the missing updates (`faults.deadline_s`); inf: it waits for all."""
     busy_w: np.ndarray = np.float64(0)

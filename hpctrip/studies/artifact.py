@@ -1,5 +1,6 @@
 """A study as an artifact: one folder with everything that it was made from and came to, for an appendix or an archive.
 
+study.toml    axes, seeds and figures
 inputs/       the input of every run, the plug-ins, and the files that inputs name (not the training data)
 runs/         results files
 tables/       the tables of the study, and commands.csv: what made every run, when, and in how many hours
@@ -26,12 +27,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import tomli_w
+
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.io import json_text, unwritable
+from hpctrip.base.io import json_text, named_path, unwritable
 from hpctrip.base.units import HOUR_S
+from hpctrip.config.identity import flat
+from hpctrip.config.inputs import Tables, deep, nested
 from hpctrip.record.environment import environment
 from hpctrip.record.merge import csv_bytes
+from hpctrip.runner.experiment import Input, with_code_paths
 from hpctrip.runner.provenance import WORKLOAD, files_of_input
 from hpctrip.studies.run_store import RunState
 from hpctrip.studies.study import Study, opened
@@ -51,7 +57,9 @@ hpctrip. All numbers of the tables come from the files in `runs/`.
 
     sha256sum -c SHA256SUMS                         # nothing has changed
     python -m hpctrip verify runs{files}{plugins}   # replay every decision and clock
-    python -m hpctrip run inputs/IDENTITY.toml{plugins}   # train one run again
+    python -m hpctrip run inputs/IDENTITY.toml      # train one run again
+
+Run these lines in this folder. `study.toml` has the axes, seeds and figures of the study.
 
 `tables/commands.csv` has the command and the hours of every run, `environment.json` and `requirements.txt` the
 software. Training data that inputs name are not part of the folder; `sources` in `tables/runs.csv` has their digests.
@@ -91,19 +99,17 @@ def _fill(
 ) -> None:
     for name in (FILES, PLUGINS, "runs", "tables"):
         (folder / name).mkdir(parents=True)
-    plugins: set[str] = set()
     for state in finished:
-        run_input, identity = state.entry.run_input, state.entry.identity
-        (folder / "inputs" / f"{identity}.toml").write_text(run_input.toml)
+        (folder / "inputs" / f"{state.entry.identity}.toml").write_text(
+            tomli_w.dumps(_copied_input(folder, state.entry.run_input))
+        )
         assert state.file is not None  # the run is finished
         shutil.copy(state.file, folder / "runs")
-        for plugin in run_input.extensions.plugins:
-            (folder / PLUGINS / Path(plugin.path).name).write_bytes(plugin.code)
-            plugins.add(" --plugin " + shlex.quote(f"{PLUGINS}/{Path(plugin.path).name}"))
-        for named in files_of_input(run_input):
-            if not named.key.startswith(WORKLOAD):
-                for file in named.find(named.value):
-                    shutil.copy(file, folder / FILES)
+    plugins = "".join(
+        f" --plugin {shlex.quote(f'{PLUGINS}/{file.name}')}" for file in sorted((folder / PLUGINS).iterdir())
+    )
+    axes = study.file.model_dump(exclude_none=True, exclude_defaults=True)
+    (folder / "study.toml").write_text(tomli_w.dumps(axes))
     for file in [*study.folder.glob("*.csv"), study.folder / "table.md"]:
         shutil.copy(file, folder / "tables")
     for name in (FILES, PLUGINS):
@@ -120,7 +126,7 @@ def _fill(
     (folder / "environment.json").write_text(json_text(made_by))
     packages = sorted({f"{each.name}=={each.version}" for each in metadata.distributions()})
     (folder / "requirements.txt").write_text("\n".join(packages) + "\n")
-    counts = {"finished": len(finished), "planned": len(states), "plugins": "".join(sorted(plugins))}
+    counts = {"finished": len(finished), "planned": len(states), "plugins": plugins}
     counts["files"] = f" --data {FILES}" if (folder / FILES).exists() else ""
     (folder / "README.md").write_text(
         README.format(title=study.title, name=study.file.name, profile=PROFILE, **counts)
@@ -129,6 +135,35 @@ def _fill(
     (folder / "ro-crate-metadata.json").write_text(json.dumps(crate, indent=1, ensure_ascii=False))
     sums = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in _files(folder))
     (folder / "SHA256SUMS").write_text(sums)
+
+
+def _copied_input(folder: Path, run_input: Input) -> Tables:
+    """The input of a run that works in the artifact: its plug-ins and files, but for training data, are copied there,
+    and their paths lead to the copies, those of plug-ins from `inputs` and those of files from `folder`. Raises
+    InputError if another file of this name is there."""
+    for plugin in run_input.extensions.plugins:
+        _put(folder / PLUGINS / Path(plugin.path).name, plugin.code)
+    tables = with_code_paths(run_input.tables, lambda path: f"plugins/{Path(path).name}")
+    for named in files_of_input(run_input):
+        if named.key.startswith(WORKLOAD):
+            continue
+        path = named_path(named.value, named.key).absolute()
+        above = path.parent
+        if not path.exists():  # a pattern: its folder keeps it apart from other files
+            above = next(filter(os.path.exists, path.parents)).parent
+        for file in named.find(str(path)):
+            inside = file.relative_to(above) if file.is_relative_to(above) else file.name
+            _put(folder / FILES / inside, file.read_bytes())
+        if named.key in flat(tables):
+            tables = deep(tables, nested(named.key, f"{FILES}/{path.relative_to(above).as_posix()}"))
+    return tables
+
+
+def _put(target: Path, content: bytes) -> None:
+    if target.exists() and target.read_bytes() != content:
+        raise InputError(target.name, "is the name of two different files of these runs", "rename one")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
 
 
 def _command(state: RunState) -> dict[str, Any]:

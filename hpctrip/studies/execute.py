@@ -280,7 +280,7 @@ def launcher(num_ranks: int) -> list[str]:
         if shutil.which((words := shlex.split(pattern))[0]):
             return words
     place = f"{LAUNCHER}={printable(named, 80)}" if named else f"--ranks {num_ranks}"
-    problem = "is no command that can be started here" if named else "there is no mpirun here"
+    problem = "is not a command that can be started here" if named else "there is no mpirun here"
     raise InputError(
         place, problem, f'set {LAUNCHER} to what starts ranks, e.g. "mpirun -np {{n}} {{python}}"'
     )

@@ -107,7 +107,7 @@ class Axis(Component):
         if self.variants is not None and self.name is None:
             raise ValueError("needs a name")
         if self.key == "seed":
-            raise ValueError("the seed is no axis: use seeds")
+            raise ValueError("the seed is not an axis: use seeds")
         if self.title in (*COLUMNS, *LAST_COLUMNS):
             raise ValueError(f"cannot be called {self.title}, as a column of the ledger is")
         labels = [v.label for v in self.variants or ()]
@@ -201,8 +201,8 @@ class StudyFile(Component):
     """Input files, relative to the study file, merged left to right below everything else. What they leave
     out has its default."""
     overlays: list[PathName] = []
-    """Input files, relative to the study file, laid over every run, and over those of the studies that it includes:
-    above `common`, below the small form, axes and seeds."""
+    """Config layers: input files, relative to the study file, over every run, those of the studies that it includes,
+    too: above `common`, below the small form, axes and seeds."""
     seeds: Seeds | None = list(range(10))
     """A list, or a range such as "0..9"; innermost in the order of the runs. None (not possible in a file): the seed of
     the input."""
@@ -222,7 +222,7 @@ class StudyFile(Component):
     def _check_moved(cls, tables: Any) -> Any:
         if isinstance(tables, dict) and "readings" in tables:
             raise ValueError(
-                "readings: is no table any more; leave it out: postprocess/claims.py of the source tree has --readings"
+                "readings: is no longer a table; leave it out: postprocess/claims.py of the source tree has --readings"
             )
         return tables
 

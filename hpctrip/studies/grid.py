@@ -6,26 +6,27 @@ import itertools
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.io import beside
+from hpctrip.base.io import absolute, beside
 from hpctrip.base.text import shown as shown_value
 from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions
-from hpctrip.config.sources import PLUGINS, NamedFiles, Source
+from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
     Experiment,
     Input,
     merge_layers,
-    read_user_input,
-    relative_to_folder,
+    name_plugins,
+    read_seen_layers,
     resolve,
+    with_code_paths,
 )
 from hpctrip.runner.provenance import files_of_input
 from hpctrip.studies.file import MOST_RUNS, Axis, StudyFile
@@ -126,7 +127,7 @@ def entries(
             if checked:
                 first.experiment.check()
             label = labels or first.experiment.label
-            grid += [Entry(choices, label, *run) for run in _with_seeds(first, own_seeds, reader.source)]
+            grid += [Entry(choices, label, *run) for run in reader.with_seeds(first, own_seeds)]
         except InputError as error:  # all seeds have the same faults
             parts = [*(label for _, label in choices), *(f"seed {s}" for s in own_seeds[:1] if s is not None)]
             for fault in error.faults:
@@ -191,10 +192,10 @@ class _Reader:
 
     def __init__(self, file: StudyFile, folder: str, overrides: Sequence[str], plugins: Sequence[str]):
         """`folder` is that of the study file."""
-        self.file, self.folder = file, folder
-        self._layers = cache(lambda *paths: read_user_input(paths, overrides, plugins)[0])
+        self.file, self.folder, self.plugins = file, folder, plugins
+        self._layers = cache(lambda *paths: read_seen_layers(paths, overrides))
         self._extensions = cache(_executed)
-        self.source = cache(lambda files: files.source(content_of))
+        self._source = cache(lambda files: files.source(content_of))
 
     def read(self, cell: Iterable[_Choice], layers: Iterable[Tables], values: Iterable[Tables]) -> Input:
         """Read the input of one run. Its layers, from below, are the files of the study and of the choices, `common`,
@@ -204,16 +205,41 @@ class _Reader:
         paths = [beside(self.folder, path) for path in [*inputs, *self.file.overlays]]
         *files, last = self._layers(*paths)
         below, over = files[: len(inputs)], files[len(inputs) :]
-        common, *tables = (self._seen_from_here(table) for table in (self.file.common, *layers))
-        merged = merge_layers({}, [*below, common, *over, *tables, reduce(deep, values, last)])
-        plugins = merged.get(PLUGINS)
-        code = [path for path in plugins if isinstance(path, str)] if isinstance(plugins, list) else []
+        common, *tables = map(self._seen_from_here, (self.file.common, *layers))
+        top = reduce(deep, map(self._seen_from_here, values), last)
+        stack, code = name_plugins([*below, common, *over, *tables, top], self.plugins)
+        # absolute, as the run reads its input from another folder
+        merged = with_code_paths(merge_layers({}, stack), absolute)
         return resolve(merged, self._extensions(*code))
 
     def _seen_from_here(self, table: Tables) -> Tables:
-        if PLUGINS not in table:
-            return table
-        return table | {PLUGINS: relative_to_folder(table[PLUGINS], self.folder)}
+        return with_code_paths(table, partial(beside, self.folder))
+
+    def with_seeds(
+        self, first: Input, seeds: Sequence[int | None]
+    ) -> Iterator[tuple[Input, tuple[Source, ...], str]]:
+        """(input, sources, identity) of an input, whose seed is the first of `seeds`, with each of them."""
+        sources, hashed = self._identified(first)
+        for seed in seeds:
+            run_input = first if seed in (None, first.experiment.seed) else first.with_seed(seed)
+            if run_input.set_by_policy and run_input is not first:
+                sources, hashed = self._identified(run_input)
+            yield run_input, sources, identity(hashed | {"seed": run_input.experiment.seed})
+
+    def _identified(self, run_input: Input) -> tuple[tuple[Source, ...], Tables]:
+        """(sources, all that is hashed) of a run. Its identity is the hash of all settings in force that can change a
+        result, defaults included, of the contents (not the paths) of all files and plug-ins, and of the versions of the
+        rules by which hpctrip and its components compute."""
+        sources = [plugin.source for plugin in run_input.extensions.plugins]
+        sources += map(self._source, files_of_input(run_input))
+        experiment = run_input.experiment
+        hashed = without(_settings(experiment, sources), added_keys(experiment)) | {"version": VERSION}
+        besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
+        if raised := raised_rules(experiment):
+            besides["raised rules"] = raised
+        if packages := sorted(map(str, run_input.extensions.packages)):
+            besides["packages"] = packages
+        return tuple(sources), hashed | besides
 
 
 def _may_be_called(name: str, choices: Iterable[tuple[str, str]], seed: int | None) -> bool:
@@ -222,40 +248,10 @@ def _may_be_called(name: str, choices: Iterable[tuple[str, str]], seed: int | No
     return name.startswith(variant) and (seed is None or name.endswith(f", seed {seed}"))
 
 
-def _with_seeds(
-    first: Input, seeds: Sequence[int | None], source: Callable[[NamedFiles], Source]
-) -> Iterator[tuple[Input, tuple[Source, ...], str]]:
-    """(input, sources, identity) of an input, whose seed is the first of `seeds`, with each of them."""
-    sources, hashed = _identified(first, source)
-    for seed in seeds:
-        run_input = first if seed in (None, first.experiment.seed) else first.with_seed(seed)
-        if run_input.set_by_policy and run_input is not first:
-            sources, hashed = _identified(run_input, source)
-        yield run_input, sources, identity(hashed | {"seed": run_input.experiment.seed})
-
-
 def _settings(experiment: Experiment, sources: Iterable[Source]) -> Tables:
     """{dotted key: value} of all keys that can change the result, except for those of `sources`."""
     left_out = [*neutral_keys(experiment), PLUGINS, *(source.key for source in sources)]
     return without(flat(resolved(experiment)), left_out)
-
-
-def _identified(
-    run_input: Input, source: Callable[[NamedFiles], Source]
-) -> tuple[tuple[Source, ...], Tables]:
-    """(sources, all that is hashed) of a run. Its identity is the hash of all settings in force that can change a
-    result, defaults included, of the contents (not the paths) of all files and plug-ins, and of the versions of the
-    rules by which hpctrip and its components compute. `source` gives a file with its digest."""
-    sources = [plugin.source for plugin in run_input.extensions.plugins]
-    sources += map(source, files_of_input(run_input))
-    experiment = run_input.experiment
-    hashed = without(_settings(experiment, sources), added_keys(experiment)) | {"version": VERSION}
-    besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
-    if raised := raised_rules(experiment):
-        besides["raised rules"] = raised
-    if packages := sorted(map(str, run_input.extensions.packages)):
-        besides["packages"] = packages
-    return tuple(sources), hashed | besides
 
 
 def _executed(*paths: str) -> Extensions:

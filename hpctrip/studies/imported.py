@@ -71,9 +71,9 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
             f"none of its {len(others)} finished rows is a run of this study: {_why(rows, others, entries)}"
         )
         raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
-    report = f"{ledger}: {imported} finished runs taken up"
+    report = f"{ledger}: {imported} finished runs imported"
     if others:
-        report += f"; {len(others)} rows were left out: {_why(rows, others, entries)}"
+        report += f"; {len(others)} rows were skipped: {_why(rows, others, entries)}"
     if without_curve:
         hint = "start the study once more where they were made, which writes it"
         report += f"; {without_curve} have no curve yet: {hint}"

@@ -28,7 +28,7 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
         if line.can_be_made:
             missing.setdefault(line.entry.variant, []).append(line)
     if not missing:
-        yield "nothing is left to make"
+        yield "no runs are missing"
         return
     measured = _measured_wall_s(line for line in lines if line.entry.variant in missing)
     speeds: dict[str, Speed] = {}
@@ -40,17 +40,17 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
         forecast = forecast_one_rank(members[0].entry.run_input.experiment, LOOK_AHEAD, speeds.get(key))
         speeds[key] = forecast.speed
         each_s = measured.get(variant, forecast.max_rounds_wall_s)
-        how = "as those that are finished" if variant in measured else "at most, to max_rounds"
-        yield f"{variant}: {len(members)} to make, {duration(each_s)} each ({how})"
+        how = "as in finished runs" if variant in measured else "at most, with max_rounds"
+        yield f"{variant}: {len(members)} missing, {duration(each_s)} each ({how})"
         total_s += len(members) * each_s
         longest_s = max(longest_s, each_s)
         results += len(members) * forecast.written_bytes["results"]
         checkpoint = max(checkpoint, forecast.written_bytes["checkpoint"])
     bound = "" if missing.keys() <= measured.keys() else "at most "
     wall = duration(max(total_s / num_workers, longest_s))
-    yield f"wall time: {bound}{wall}, {num_workers} side by side ({duration(total_s)} of one worker)"
+    yield f"wall time: {bound}{wall}, {num_workers} in parallel ({duration(total_s)} on one worker)"
     meanwhile = size_text(2 * num_workers * checkpoint)
-    yield f"disk: at most {size_text(results)} of results, and meanwhile {meanwhile} of checkpoints"
+    yield f"disk: at most {size_text(results)} of results, plus temporarily {meanwhile} of checkpoints"
 
 
 def _measured_wall_s(lines: Iterable[RunState]) -> dict[str, float]:

@@ -79,7 +79,7 @@ def run(
 def _how_to_go_on(lines: Sequence[RunState], again: str) -> str:
     """The number of finished runs, and the command that continues the study."""
     finished = sum(line.finished for line in lines)
-    return f"{finished} of {len(lines)} runs are finished; go on with: {again}"
+    return f"{finished} of {len(lines)} runs are finished; continue with: {again}"
 
 
 def _execute(
@@ -101,7 +101,7 @@ def _execute(
         names = ", ".join(study.name for study in studies)
         display.print(f"study {names}: {len(lines)} runs ({statuses})")
         each = f", {ranks} ranks each" if ranks > 1 else ""
-        display.print(f"{len(todo)} to make, {num_children} side by side{each}")
+        display.print(f"{len(todo)} missing, {num_children} in parallel{each}")
 
         def on_end(end: RunState) -> None:
             display.ended(end)

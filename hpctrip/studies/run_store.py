@@ -88,7 +88,7 @@ class RunState:
 
 
 class RunStore:
-    """Runs of a folder, addressed by identity. Raises InputError if the folder, or one in it, is no folder."""
+    """Runs of a folder, addressed by identity. Raises InputError if the folder, or one in it, is not a folder."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -132,11 +132,7 @@ class RunStore:
     def write_input(self, entry: Entry) -> Path:
         """Write the input of a run beside its results, for `hpctrip run`. Raises InputError if that is impossible."""
         path = self.results(entry.identity).with_suffix(".toml")
-        plugins = [
-            os.path.abspath(os.path.expanduser(plugin.path)) for plugin in entry.run_input.extensions.plugins
-        ]
-        tables = self.input_tables(entry) | ({PLUGINS: plugins} if plugins else {})
-        replace_file(path, tomli_w.dumps(tables).encode())
+        replace_file(path, tomli_w.dumps(self.input_tables(entry)).encode())
         return path
 
     def from_ledger(self, entry: Entry, row: Mapping[str, Any]) -> RunState | None:

@@ -125,6 +125,6 @@ def _task(number: int, tasks: str | None, read: Callable[[str], list[Study]]) ->
             return studies, entry
     raise InputError(
         f"--task {number}: {name}",
-        "is no run of this study any more: its input, data or code has changed since it was submitted",
+        "is no longer a run of this study: its input, data or code has changed since it was submitted",
         "submit the study again",
     )

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError, faults_at
-from hpctrip.base.io import beside
+from hpctrip.base.io import absolute, beside
 from hpctrip.base.text import did_you_mean, unknown_name
 from hpctrip.config.inputs import Tables, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
+from hpctrip.config.plugins import code_name
 from hpctrip.runner.experiment import demonstration
 from hpctrip.studies.file import StudyFile, parse_range
 from hpctrip.studies.grid import Entry, entries
@@ -60,7 +61,7 @@ def read_studies(
         keys = {"seed", *(axis.key for axis in file.axis)}
         of_axes = [line for line in overrides if line.partition("=")[0].strip() in keys]
         if axes := axes_of(of_axes, "-o") | axes_of(sweeps, "--sweep"):
-            file = _validated(with_axes(tables, axes), place)
+            file = _validated(with_axes(tables, _seen_from(os.path.dirname(place), axes)), place)
         lines = [line for line in overrides if line not in of_axes]
         grid = entries(file, place, lines, plugins, small, checked, name)
         own = "/".join(filter(None, (group, f"{file.name}-small" if small else file.name)))
@@ -125,6 +126,16 @@ def _files(
 def _validated(tables: Tables, place: str) -> StudyFile:
     with faults_at(place):
         return validate(tables, StudyFile)
+
+
+def _seen_from(folder: str, axes: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Axes of the command line, in which paths of code are relative to the study file, as in its own axes."""
+
+    def moved(value: Any) -> Any:
+        file, name = code_name(value) or ("/", "")
+        return f"{os.path.relpath(file, folder or '.')}:{name}" if absolute(file) != file else value
+
+    return {key: list(map(moved, values)) for key, values in axes.items()}
 
 
 def axes_of(lines: Iterable[str], option: str) -> dict[str, list[Any]]:

@@ -56,9 +56,15 @@ class Study:
         """Path of the ledger."""
         return self.folder / "ledger.csv"
 
-    def lines(self) -> list[RunState]:
-        """Current status of all runs."""
-        return self._lines(self.entries)
+    def lines(self, entries: Iterable[Entry] | None = None) -> list[RunState]:
+        """Current status of all runs, or of some; STALE, `earlier` and the results of unchanged files come from the
+        ledger."""
+        earlier, rows = _read_ledger(self.ledger)
+        states = []
+        for entry in self.entries if entries is None else entries:
+            row = rows.get(entry.identity)
+            states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
+        return [_with_earlier(state, earlier.get(state.entry.name, "")) for state in states]
 
     def write_ledger(self) -> list[RunState]:
         """Write the ledger. Returns its lines."""
@@ -73,7 +79,7 @@ class Study:
         with self._ledger_lock():
             lines = [self.runs.inspect(entry) for entry in entries]
             if not all(line.finished for line in lines):
-                lines = self._lines(entries)
+                lines = self.lines(entries)
             header, _, row = self._csv(lines).partition(b"\n")
             with append_to(self.ledger) as file:
                 file.seek(0)
@@ -120,15 +126,6 @@ class Study:
         files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
         saved = [line for file in files for line in drawing.save(file, overwrite=True)]
         return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
-
-    def _lines(self, entries: Iterable[Entry]) -> list[RunState]:
-        """Current status of these runs; STALE, `earlier` and the results of unchanged files come from the ledger."""
-        earlier, rows = _read_ledger(self.ledger)
-        states = []
-        for entry in entries:
-            row = rows.get(entry.identity)
-            states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
-        return [_with_earlier(state, earlier.get(state.entry.name, "")) for state in states]
 
     def _csv(self, lines: Iterable[RunState]) -> bytes:
         return csv_bytes(pd.DataFrame([_row(line, self.runs.folder) for line in lines]))

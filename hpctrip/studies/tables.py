@@ -60,9 +60,7 @@ def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
 def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
     """One row per run of the grid. What a run does not have is empty: results before its first round, keys of other
     kinds of a table. `clock_s` is the simulated time at the end."""
-    table = pd.DataFrame([{**facts, **_row(line)} for line in lines])
-    texts = [name for name in table if table[name].dtype.kind not in "if"]
-    return table.assign(**{name: table[name].fillna("") for name in texts})
+    return _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines]))
 
 
 def results_of(run: Run | None) -> dict[str, Any]:
@@ -127,10 +125,18 @@ def _row(line: RunState) -> dict[str, Any]:
 
 
 def _concat(frames: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows of the frames of several runs below each other, with the identity of the run in the first column."""
+    """Rows of the frames of several runs below each other, with the identity of the run in the first column. Columns
+    that a run does not have are empty."""
     if not frames:
         return pd.DataFrame(columns=["identity", *columns])
-    return pd.concat(frames, names=["identity"]).reset_index(level="identity").reset_index(drop=True)
+    rows = pd.concat(frames, names=["identity"]).reset_index(level="identity").reset_index(drop=True)
+    return _without_gaps(rows)
+
+
+def _without_gaps(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with empty texts where rows lack a text."""
+    texts = [name for name in table if table[name].dtype.kind not in "if"]
+    return table.assign(**{name: table[name].fillna("") for name in texts})
 
 
 HEAD = (
@@ -139,7 +145,7 @@ HEAD = (
     "seeds",
     "reached",
     "best accuracy",
-    "ratio to the first, by seed",
+    "ratio to the first, by seed (95 %)",
 )
 
 

@@ -1,4 +1,4 @@
-"""Output files of `hpctrip tune`: overlays to run with, the table and picture of all trials, and the power curve."""
+"""Output files of `hpctrip tune`: input files to run with, the table and picture of all trials, and the power curve."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(folder: Path, overwrite: bool) -> None:
 
 
 def write(result: TuneResult, folder: Path, device: str, overwrite: bool) -> list[Path]:
-    """Write all files and return their paths. `device` is named in the overlays. Raises InputError, and writes nothing,
+    """Write all files and return their paths. `device` is named in them. Raises InputError, and writes nothing,
     if one of the files exists and `overwrite` is false."""
     trials = table(result)
     files = {folder / TRIALS: csv_bytes(trials)}
@@ -94,5 +94,5 @@ def overlay(name: str, trial: Trial, baseline: Trial, device: str) -> str:
 
 def _gain(trial: Trial, baseline: Trial, ratio: float) -> str:
     if trial is baseline:
-        return "by the input as it is"
-    return f"{ratio:.2f} times those of the input as it is (+-{math.hypot(trial.error, baseline.error):.0%})"
+        return "by the original input"
+    return f"{ratio:.2f} times those of the original input (+-{math.hypot(trial.error, baseline.error):.0%})"

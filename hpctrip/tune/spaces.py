@@ -28,9 +28,11 @@ def read_space(line: str) -> list[Keys]:
     try:
         values = tomllib.loads(f"values ={text}")["values"]
     except ValueError as error:
-        raise InputError(f"--over {printable(line, 100)}", f"is no TOML ({error})", "KEY=[...]") from None
+        raise InputError(
+            f"--over {printable(line, 100)}", f"is not valid TOML ({error})", "KEY=[...]"
+        ) from None
     if not isinstance(values, list) or not values:
-        raise InputError(f"--over {printable(line, 100)}", "is no list of values", "KEY=[...]")
+        raise InputError(f"--over {printable(line, 100)}", "is not a list of values", "KEY=[...]")
     return [{key.strip(): value} for value in values]
 
 
@@ -49,7 +51,7 @@ def default_spaces(runner: TrialRunner) -> list[list[Keys]]:
 
 
 def candidates(spaces: Sequence[Sequence[Keys]]) -> list[Keys]:
-    """Every combination of one choice per dimension, without duplicates; the first is {}, the input as it is. Raises
+    """Every combination of one choice per dimension, without duplicates; the first is {}, the original input. Raises
     InputError if they are more than MAX_CANDIDATES."""
     number = math.prod(map(len, spaces))
     if number > MAX_CANDIDATES:

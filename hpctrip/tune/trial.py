@@ -26,7 +26,7 @@ from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import State
 
 Keys = Mapping[str, Any]
-"""A setting: {dotted input key: value} to lay over the input; empty: the input as it is."""
+"""A setting: {dotted input key: value} to lay over the input; empty: the original input."""
 WARM_UP = 1
 """Number of first rounds that are not counted: in them kernels are chosen, memory is allocated, graphs are captured."""
 _EARLY_FACTOR = 4

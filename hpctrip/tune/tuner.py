@@ -23,7 +23,7 @@ class TuneResult:
     """All trials of a tuning, and the best of them."""
 
     trials: list[Trial]
-    """Trials of the settings that were measured to the end, first the input as it is."""
+    """Trials of the settings that were measured to the end, first the original input."""
     eliminated: list[Trial]
     """The other trials: too slow and too costly, or failed."""
     best: dict[str, Trial]
@@ -49,9 +49,9 @@ def tune(
 ) -> TuneResult:
     """Measure all combinations of `spaces`, then, if `knobs`, power caps and clocks of the GPU with the best of them.
 
-    The best settings lose at most `accuracy_bound` of accuracy against the input as it is; `eta` is Zeus' weight of
-    energy against time, 0 to 1. `report` is called with one line of text per trial. Raises HpctripError if the input
-    as it is cannot be trained.
+    The best settings lose at most `accuracy_bound` of accuracy against the original input; `eta` is Zeus' weight of
+    energy against time, 0 to 1. `report` is called with one line of text per trial. Raises HpctripError if the
+    original input cannot be trained.
     """
 
     def run_final(keys: Keys) -> Trial:
@@ -68,7 +68,7 @@ def tune(
     )
     if not trials or trials[0].keys:
         failure = next((t.failure for t in eliminated if not t.keys), "")
-        raise HpctripError(f"the input as it is cannot be trained here: {failure}")
+        raise HpctripError(f"the original input cannot be trained here: {failure}")
     if knobs and runner.gpus and not math.isnan(trials[0].sample_j):
         costs = [zeus_cost(weight, _max_w(trials)) for weight in (eta, 1.0)]
         start = min(_accurate_trials(trials, accuracy_bound), key=costs[0])
@@ -84,11 +84,11 @@ def tune(
 
 
 def _drift_warning(first: Trial, again: Trial) -> Iterator[str]:
-    """Warn if the input as it is takes another time at the end than at first."""
+    """Warn if the original input takes another time at the end than at first."""
     ratio = again.sample_s / first.sample_s
     if abs(ratio - 1) > math.hypot(again.error, first.error):
         yield (
-            f"warning: at the end the input as it is takes {ratio:.2f} times as long for a sample as at first: the "
+            f"warning: at the end the original input takes {ratio:.2f} times as long for a sample as at first: the "
             "machine is not quiet, and settings that were tried at different times do not compare"
         )
 

@@ -42,6 +42,9 @@ RATIOS = {
     "production, 70 sites": ("fig12_production", POWERTRIP, STATIC),
     "production, radius": ("fig12_production", POWERTRIP, RADIUS),
     "production, quarter": ("fig12_production", POWERTRIP, CENTRAL_25),
+    "renewable, 70 sites": ("fig12_renewable", POWERTRIP, STATIC),
+    "renewable, radius": ("fig12_renewable", POWERTRIP, RADIUS),
+    "renewable, quarter": ("fig12_renewable", POWERTRIP, CENTRAL_25),
     "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
 }
 """{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""
@@ -49,6 +52,7 @@ TO_OPTIMAL = {
     "optimal": ("fig09", POWERTRIP, "fig08"),
     "traces, optimal": ("fig12", POWERTRIP, "fig12_static"),
     "production, optimal": ("fig12_production", POWERTRIP, "fig12_static_production"),
+    "renewable, optimal": ("fig12_renewable", POWERTRIP, "fig12_static_renewable"),
     "1 GB, optimal": ("fig13", f"{AT_1_GB}, {POWERTRIP}", "fig13_static", AT_1_GB),
     "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
 }

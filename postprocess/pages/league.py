@@ -64,7 +64,7 @@ def values(results: Path) -> dict[str, str]:
         "median": f"{goodput['ratio'].median():.2f}",
         "least": f"{goodput['ratio'].min():.2f}",
         "without least": over_scenarios(goodput.drop(goodput["ratio"].idxmin()), "ratio", "is").text(),
-        "to best fixed": by_world(goodput, "ratio_to_best_fixed", "is_to_best_fixed").text(),
+        "to best fixed": by_world(goodput, "ratio_to_best_static", "is_to_best_static").text(),
     }
 
 
@@ -114,9 +114,9 @@ def by_world(rows: pd.DataFrame, ratio: str, how: str) -> Estimate:
 
 def _overall(rows: pd.DataFrame) -> tuple[str, ...]:
     to_base = over_scenarios(rows, "ratio", "is")
-    to_best = by_world(rows, "ratio_to_best_fixed", "is_to_best_fixed")
+    to_best = by_world(rows, "ratio_to_best_static", "is_to_best_static")
     bound = f"{to_base.bound} ".lstrip()
-    worst = f"{rows['ratio_to_best_fixed'].max():.3f}"
+    worst = f"{rows['ratio_to_best_static'].max():.3f}"
     mean = f"{bound}{to_base.value:.3f}"
     median, most = f"{bound}{rows['ratio'].median():.3f}", f"{bound}{rows['ratio'].max():.3f}"
     return mean, median, most, to_best.text("{:.3f}"), worst
@@ -126,14 +126,14 @@ def _scenario(name: str, by_policy: ByPolicy, goodput: pd.DataFrame) -> tuple[st
     base, row = by_policy[BASE], goodput.loc[name]
     late = base.num_seeds - base.num_reached
     missed = f" ({late} seed{'s' * (late > 1)} not)" if late else ""
-    best = by_policy[row["best_fixed"]]
+    best = by_policy[row["best_static"]]
     zero = _of_seed_0(by_policy)
     return (
         name,
         f"{base.hours:.2f}{missed}",
         f"{by_policy[GOODPUT].hours:.2f}",
         compare(by_policy[GOODPUT], base).text("{:.2f}"),
-        row["best_fixed"].partition("=")[2],
+        row["best_static"].partition("=")[2],
         f"{best.hours:.2f}",
         compare(by_policy[GOODPUT], best).text("{:.2f}"),
         compare(zero[ADAPTIVE], zero[GOODPUT]).text("{:.2f}"),
@@ -143,7 +143,7 @@ def _scenario(name: str, by_policy: ByPolicy, goodput: pd.DataFrame) -> tuple[st
 def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
     own = rows[rows["policy"] == policy]
     cells = [policy]
-    for suffix in ("", "_to_best_fixed"):
+    for suffix in ("", "_to_best_static"):
         mean = over_scenarios(own, f"ratio{suffix}", f"is{suffix}")
         worst = own[f"ratio{suffix}"].max()
         cells += [mean.text("{:.2f}"), f"{mean.bound} {worst:.2f}".strip()]

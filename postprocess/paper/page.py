@@ -27,10 +27,10 @@ HEAD = (
 )
 METHOD = (
     "A claim on an ordering is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, and "
-    "undecided otherwise. Ratios are geometric means, paired by seed. If seeds did not reach the target, the ratio is a "
-    "bound without an interval; a sign test over the seeds decides, in one direction only. Intervals are not corrected "
-    "for the number of claims: of forty false claims, one may be met by chance. A claim with a caveat is weaker than "
-    "it seems, and is not counted with the others."
+    "undecided otherwise. Ratios are geometric means, paired by seed. If seeds did not reach the target, the ratio is "
+    "a bound without an interval; a sign test over the seeds decides, in one direction only. Intervals are not "
+    "corrected for the number of claims: of forty false claims, one may be met by chance. A claim with a caveat is "
+    "weaker than it seems, and is not counted with the others."
 )
 PICTURES = "claims"
 """Name of the folder of pictures, beside the page."""

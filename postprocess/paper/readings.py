@@ -78,7 +78,7 @@ def survey(study: str, readings: Mapping[str, Variants]) -> pd.DataFrame:
     ]
     table = pd.DataFrame(
         {
-            "reading": reading,
+            "interpretation": reading,
             "figure": claim.figure,
             "claim": claim.says,
             "ordering": str(finding.ordering),
@@ -98,24 +98,24 @@ def lines_of(table: pd.DataFrame) -> list[str]:
     for (figure, claim), own in table.groupby(["figure", "claim"], sort=False):
         lines.append(f"{figure}: {claim}")
         for verdict in Verdict:
-            where = own["reading"][own["ordering"] == verdict]
+            where = own["interpretation"][own["ordering"] == verdict]
             share = f"{len(where)} of {len(own)}"
-            lines += [f"  {verdict} with {share} readings: {', '.join(where)}"] if len(where) else []
+            lines += [f"  {verdict} with {share} interpretations: {', '.join(where)}"] if len(where) else []
     return lines
 
 
 def grid(table: pd.DataFrame) -> pd.DataFrame:
     """The verdicts with one row per reading and one column per claim."""
     titles = table["figure"] + ": " + table["claim"]
-    verdicts = table.assign(title=titles).pivot(index="reading", columns="title", values="ordering")
-    return verdicts.loc[table["reading"].unique(), titles.unique()]
+    verdicts = table.assign(title=titles).pivot(index="interpretation", columns="title", values="ordering")
+    return verdicts.loc[table["interpretation"].unique(), titles.unique()]
 
 
 def markdown(table: pd.DataFrame) -> str:
     """Provenance of the runs, and the grid of verdicts."""
     verdicts = grid(table)
     rows = [[reading, *row] for reading, *row in verdicts.itertuples()]
-    return f"{table.attrs['provenance']}\n\n{markdown_table(['reading', *verdicts], rows)}\n"
+    return f"{table.attrs['provenance']}\n\n{markdown_table(['interpretation', *verdicts], rows)}\n"
 
 
 def draw(table: pd.DataFrame) -> Drawing:

@@ -41,17 +41,18 @@ def test_a_file_is_read_whole(tmp_path):
     ("make", "problem"),
     [
         (lambda path: path.mkdir(), "Is a directory"),
-        (os.mkfifo, "is no regular file"),
-        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
         (lambda path: None, "no such file"),
     ],
 )
 def test_anything_else_is_refused_in_one_line(tmp_path, make, problem):
-    make(tmp_path / "a")
-    for read in (read_file, digest_of_file):
+    path = tmp_path / "a"
+    make(path)
+    for read, *place in ((read_file, "sites.path"), (digest_of_file,)):
         with pytest.raises(InputError, match=problem) as caught:
-            read(tmp_path / "a", "sites.path")
-        assert str(caught.value).startswith("sites.path: ") and "\n" not in str(caught.value)
+            read(path, *place)
+        assert str(caught.value).startswith(f"{[*place, path][0]}: ") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_folders_and_devices_are_never_replaced(tmp_path):
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link"):
         for write in (replace_file, lambda path, data: write_new({path: data}, overwrite=True)):
-            with pytest.raises(InputError, match="pipe: is no regular file"):
+            with pytest.raises(InputError, match="pipe: is not a regular file"):
                 write(tmp_path / name, b"mine")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}

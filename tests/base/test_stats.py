@@ -73,7 +73,7 @@ def test_a_difference_that_every_seed_shares_decides_though_the_intervals_overla
     slow, fast = times(1.2, 2.4, 3.6, 4.8), times(1, 2, 3, 4)
     assert slow.low < fast.high
     assert compare(slow, fast).verdict == "slower" and compare(fast, slow).verdict == "faster"
-    assert compare(times(2, 1, 3.5), times(1, 2, 3)).verdict == "not told apart"
+    assert compare(times(2, 1, 3.5), times(1, 2, 3)).verdict == "not significant"
 
 
 def test_a_pair_of_one_seed_has_a_ratio_without_interval_and_decides_nothing():
@@ -90,7 +90,7 @@ def test_a_seed_that_did_not_arrive_on_one_side_makes_a_bound_without_interval()
     assert compare(times(-3, 4), times(2, 2)).text() == "at least 1.73"
     assert compare(times(3, 4), times(2, -2)).text() == "at most 1.73"
     all_at_the_cap = compare(times(1, 1, 1), times(-1.02, -1.02, -1.02))
-    assert all_at_the_cap.text() == "at most 0.98" and all_at_the_cap.verdict == "not told apart"
+    assert all_at_the_cap.text() == "at most 0.98" and all_at_the_cap.verdict == "not significant"
 
 
 def test_seeds_that_did_not_arrive_on_both_sides_leave_the_ratio_unknown_and_are_not_left_out():
@@ -101,18 +101,18 @@ def test_seeds_that_did_not_arrive_on_both_sides_leave_the_ratio_unknown_and_are
         assert ratio.complement.text() == "unknown"
 
 
-@pytest.mark.parametrize(("arrived", "verdict"), [(5, "not told apart"), (6, "faster")])
+@pytest.mark.parametrize(("arrived", "verdict"), [(5, "not significant"), (6, "faster")])
 def test_a_bound_decides_by_the_sign_test_over_its_seeds(arrived, verdict):
     assert compare(times(*[1] * arrived), times(*[-2] * arrived)).verdict == verdict
 
 
 def test_a_bound_decides_in_its_own_direction_only():
     spent_more = compare(times(*[3] * 10), times(*[2] * 9, -2))
-    assert spent_more.bound == "at most" and spent_more.verdict == "not told apart"
+    assert spent_more.bound == "at most" and spent_more.verdict == "not significant"
     one_against = compare(times(*[1] * 10), times(*[2] * 8, -2, 0.5))
     assert one_against.verdict == "faster"  # nine of ten
     two_against = compare(times(*[1] * 10), times(*[2] * 7, -2, 0.5, 0.5))
-    assert two_against.verdict == "not told apart"
+    assert two_against.verdict == "not significant"
 
 
 def test_the_share_that_is_saved_is_the_complement_of_the_ratio():
@@ -132,13 +132,15 @@ def test_a_configuration_takes_as_long_as_itself_also_where_it_did_not_arrive():
 def test_equal_times_are_a_tie_in_whatever_order_they_are_given():
     named = [("b", times(1, 2)), ("a", times(1, 2)), ("c", times(0.5, 1)), ("d", times(0.1, -0.1))]
     assert in_order(named) == in_order(reversed(named)) == "c < a = b < d"
+    apart = [("a", times(1, 2, 3)), ("b", times(3, 2, 2)), ("c", times(9, 18, 27))]
+    assert in_order(apart, by_verdict=True) == "a ≈ b < c" and in_order(apart) == "a < b < c"
 
 
 def test_times_that_are_equal_but_for_rounding_decide_nothing():
     ratio = compare(times(*[0.1 + 0.2] * 6), times(*[0.3] * 6))
-    assert ratio.text() == "1 (1 to 1)" and ratio.verdict == "not told apart"
+    assert ratio.text() == "1 (1 to 1)" and ratio.verdict == "not significant"
     bound = compare(times(*[0.3] * 6), times(*[-0.1 - 0.2] * 6))
-    assert bound.text() == "at most 1" and bound.verdict == "not told apart"
+    assert bound.text() == "at most 1" and bound.verdict == "not significant"
 
 
 def test_those_stand_first_that_arrive_with_a_greater_share_of_their_seeds():

@@ -22,7 +22,7 @@ def document(ended):
     """The JSON document on stdout; asserts that it is strict JSON and nothing else."""
 
     def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not valid JSON")
 
     return json.loads(ended.out, parse_constant=refuse)
 

@@ -5,10 +5,12 @@ import os
 import socket
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from hpctrip.cli import watch as watching
 from hpctrip.cli.watch import recent_summary, watch
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
@@ -55,7 +57,9 @@ def watch_output(path, steps, clock=lambda: 0.0):
         if seconds >= 1:
             next(steps)()
 
-    ended = watch(path, Console(file=out, width=200), sleep=sleep, clock=clock)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(watching, "time", SimpleNamespace(sleep=sleep, time=clock))
+        ended = watch(path, Console(file=out, width=200))
     return out.getvalue(), ended
 
 

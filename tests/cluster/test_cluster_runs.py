@@ -7,7 +7,6 @@ import pytest
 
 from hpctrip.cluster.results import contradictions, open_cluster
 from hpctrip.cluster.run import replay
-from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.record.diff import diff
 
 TINY = ("jobs.num_jobs=8", "jobs.span_s=3600", "jobs.median_s=900", "cluster.num_nodes=4", "jobs.largest=8")
@@ -119,7 +118,7 @@ def test_a_trace_is_replayed_only_from_where_the_user_says(hpctrip, tmp_path):
     assert ended.code == 2 and "give the file that the run read" in ended.err
 
 
-def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path, monkeypatch):
+def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
     plugin = tmp_path / "newest.py"
     plugin.write_text(
         "import numpy as np\n"
@@ -131,7 +130,6 @@ def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path, monkeypatch):
     )
     path = tmp_path / "run.h5"
     arguments = lines(*TINY, "scheduler.kind=newest")
-    monkeypatch.setattr(SCHEDULERS, "_classes", dict(SCHEDULERS._classes))
     assert hpctrip("cluster", *arguments, "--plugin", plugin, "--out", path).code == 0
     assert "not replayed: the run was made with plug-ins" in hpctrip("verify", path).out
     assert hpctrip("verify", path, "--plugin", plugin).out == f"{path}: ok\n"

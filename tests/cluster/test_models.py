@@ -116,11 +116,11 @@ def test_a_job_on_more_nodes_than_it_needs_is_slower_and_draws_less():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("global_batch_size,1,two\n64,1,2\n", "column 'two' is no number of GPUs"),
+        ("global_batch_size,1,two\n64,1,2\n", "column 'two' is not a number of GPUs"),
         ("batch,1\n64,1\n", "has no column 'global_batch_size'"),
-        ("global_batch_size,1\n64,-1\n", "line 2: 1 = '-1' is no number of steps per second"),
+        ("global_batch_size,1\n64,-1\n", "line 2: 1 = '-1' is not a number of steps per second"),
         ("global_batch_size,1\n64,0\n", "holds no measurement"),
-        ("global_batch_size,1\n0,1\n", "global_batch_size = '0' is no batch size"),
+        ("global_batch_size,1\n0,1\n", "global_batch_size = '0' is not a batch size"),
         ("global_batch_size,1,2\n64,1,nan\n", "holds 1 measurements, the form has 7 parameters"),
     ],
 )

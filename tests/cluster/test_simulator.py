@@ -352,7 +352,7 @@ ENERGY = {"kind": "energy", "kwh": 1.0, "period_s": 1.0}
         (
             60.0,
             {"scheduler": {"kind": "themis", "lease_s": 1000.0}},
-            "scheduler.lease_s = 1000: is no multiple of clock.round_s = 60; give 1020",
+            "scheduler.lease_s = 1000: is not a multiple of clock.round_s = 60; give 1020",
         ),
         (0.0, {"budget": ENERGY}, "budget 'energy' needs rounds; give their length"),
     ],

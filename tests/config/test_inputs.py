@@ -140,7 +140,6 @@ def test_the_schema_is_built_again_only_where_a_component_was_added_or_is_gone(m
     """As for plug-ins: a class more, a class of the same kind instead, and the former ones again."""
     built, rebuild = [], Drawing.model_rebuild
     monkeypatch.setattr(Drawing, "model_rebuild", lambda **how: built.append(rebuild(**how)))
-    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
     classes = {"__module__": __name__, "__qualname__": "Star", "kind": "star"}
 
     def star():
@@ -153,7 +152,7 @@ def test_the_schema_is_built_again_only_where_a_component_was_added_or_is_gone(m
     for number in (1, 2):
         cls = star()
         assert type(validate({"shape": {"kind": "star"}}, Drawing).shape) is cls and len(built) == number
-    monkeypatch.undo()
+    del SHAPES["star"]
     with pytest.raises(InputError, match=r"shape\.kind = 'star'"):
         validate({"shape": {"kind": "star"}}, Drawing)
 
@@ -275,9 +274,8 @@ def test_a_table_must_be_a_table():
     assert {fault.problem for fault in caught.value.faults} == {"must be a table"}
 
 
-def test_a_component_registered_later_is_accepted_in_tables_within_tables(monkeypatch):
+def test_a_component_registered_later_is_accepted_in_tables_within_tables():
     """A shape has an edge, which may be of a kind, and so may the ink of the edge."""
-    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
     inks, edges = Registry("ink", default="black"), Registry("edge", default="line")
 
     @inks.add
@@ -308,9 +306,7 @@ def test_a_component_registered_later_is_accepted_in_tables_within_tables(monkey
     assert found.edge.ink == found.others["line"].ink == Red()
 
 
-def test_a_component_may_choose_among_its_own_sort(monkeypatch):
-    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
-
+def test_a_component_may_choose_among_its_own_sort():
     @SHAPES.add
     class Pair(Component):
         kind = "pair"
@@ -327,5 +323,5 @@ def test_a_value_of_one_line_is_read_back_as_it_was():
     value = {"a": 1, "two words": nested, "nothing": {}, "none": []}
     assert tomllib.loads(f"key = {inline_toml(value, 'key')}") == {"key": value}
     assert inline_toml(np.float64(0.25), "key") == "0.25"
-    with pytest.raises(InputError, match=r"key\.part: a set is no value of an input"):
+    with pytest.raises(InputError, match=r"key\.part: a set is not a value of an input"):
         inline_toml({"part": {1}}, "key")

@@ -57,7 +57,7 @@ def test_halving_doubles_the_rounds_of_the_remaining_candidates_and_keeps_the_ba
 
     def run(keys, rounds):
         calls.append((keys.get("x", 0), rounds))
-        return trial(10.0 - keys.get("x", 0), **keys)  # the input as it is is the slowest
+        return trial(10.0 - keys.get("x", 0), **keys)  # the original input is the slowest
 
     final, out = successive_halving([{}, *({"x": x} for x in range(1, 9))], run, [seconds], 2, 8)
     assert [keys for keys, rounds in calls if rounds == 2] == list(range(9))
@@ -94,7 +94,7 @@ def test_candidates_are_all_combinations_without_duplicates_and_their_number_is_
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("a.b=3", "no list"), ("a.b=[", "no TOML"), ("a.b=[]", "no list")]
+    ("line", "message"), [("a.b=3", "not a list"), ("a.b=[", "not valid TOML"), ("a.b=[]", "not a list")]
 )
 def test_a_search_line_without_a_list_of_values_is_refused(line, message):
     with pytest.raises(InputError, match=message):
@@ -192,7 +192,7 @@ def test_a_machine_whose_speed_drifts_is_reported():
     """Each trial takes twice as long as the one before."""
     number, choices = itertools.count(), [{}, {"train.batch_size": 40}]
     drifting = tuned(lambda keys: trial(2.0 ** next(number)), choices=choices, knobs=False)
-    assert "at the end the input as it is takes 4.00 times as long" in drifting.notes[-1]
+    assert "at the end the original input takes 4.00 times as long" in drifting.notes[-1]
     assert tuned(lambda keys: trial(1.0), choices=choices, knobs=False).notes == ["energy: made up"]
 
 
@@ -263,8 +263,8 @@ def test_an_early_trial_ends_after_few_rounds_and_the_last_one_at_the_wanted_err
 def test_an_overlay_states_its_gain_with_the_error():
     fast, before = trial(0.5, 2.0, a=1), trial(1.0, 8.0)
     text = report.overlay("time", replace(fast, error=0.03), replace(before, error=0.04), "a device")
-    assert "2.0 samples/s, 2.00 times those of the input as it is (+-5%)" in text and "4.00 times" in text
-    assert "1.0 samples/s, by the input as it is" in report.overlay("time", before, before, "a device")
+    assert "2.0 samples/s, 2.00 times those of the original input (+-5%)" in text and "4.00 times" in text
+    assert "1.0 samples/s, by the original input" in report.overlay("time", before, before, "a device")
 
 
 def test_the_default_spaces_of_a_cpu_are_valid_settings(runner):

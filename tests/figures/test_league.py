@@ -1,4 +1,4 @@
-"""The league: ratios to a baseline and to the best fixed cohort in hindsight, scenario by scenario."""
+"""The league: ratios to a baseline and to the best static cohort in hindsight, scenario by scenario."""
 
 import pandas as pd
 import pytest
@@ -39,11 +39,11 @@ def test_each_ratio_is_to_the_baseline_and_to_the_best_k_of_its_own_scenario(sce
     ratio = table["ratio"].to_dict()
     assert ratio[("1: 1 GB", "goodput")] == pytest.approx(0.5)
     assert ratio[("2: 5 GB", "goodput")] == pytest.approx(1.1)
-    best = table.loc[("1: 1 GB", "goodput"), ["best_fixed", "ratio_to_best_fixed"]].tolist()
+    best = table.loc[("1: 1 GB", "goodput"), ["best_static", "ratio_to_best_static"]].tolist()
     assert best == ["static k=5", 0.5]
-    assert table.loc[("2: 5 GB", "goodput"), "ratio_to_best_fixed"] == pytest.approx(2.2 / 4)
+    assert table.loc[("2: 5 GB", "goodput"), "ratio_to_best_static"] == pytest.approx(2.2 / 4)
     wins = table["is_win"].groupby("policy").sum().to_dict()
-    assert wins == {"best fixed": 0, "goodput": 1, "powertrip": 1}
+    assert wins == {"best static": 0, "goodput": 1, "powertrip": 1}
     assert lines[1].startswith("goodput 2 0.742")
 
 
@@ -109,18 +109,18 @@ def test_a_fixed_cohort_that_never_arrived_is_not_the_best_one(scenarios, make_r
         for k in (3, 5)
     ]
     drawing = league.plot(open_runs([*scenarios({("powertrip", 0): (1, 1)}), *never]))
-    assert drawing.table["ratio_to_best_fixed"].isna().all()
-    assert "best fixed" not in set(drawing.table["policy"])
+    assert drawing.table["ratio_to_best_static"].isna().all()
+    assert "best static" not in set(drawing.table["policy"])
 
 
 def test_a_ranking_whose_count_algorithm_1_chooses_is_no_fixed_cohort(scenarios):
     dynamic = {("first-back", 0): (0.1, 0.1), ("first-back", 4): (1.5, 4)}
     table = league.plot(open_runs(list(scenarios(HOURS | dynamic)))).table
-    assert set(table["best_fixed"]) == {"static k=5", "first-back k=4"}
+    assert set(table["best_static"]) == {"static k=5", "first-back k=4"}
     assert "first-back dynamic" in set(table["policy"])
 
 
-def test_what_ran_with_an_easy_seed_alone_is_neither_the_best_fixed_cohort_nor_a_winner(scenarios):
+def test_what_ran_with_an_easy_seed_alone_is_neither_the_best_static_cohort_nor_a_winner(scenarios):
     hours = {("powertrip", 0): (1, 2), ("goodput", 0): (0.5, 2.2), ("oort", 0): (0.1, 0.1)}
     runs = open_runs(list(scenarios({**hours, ("static", 3): (1.2, 2.4), ("static", 5): (1.1, 1.1)})))
     easy = ("oort", "static 5")
@@ -128,9 +128,9 @@ def test_what_ran_with_an_easy_seed_alone_is_neither_the_best_fixed_cohort_nor_a
         run for run in runs if run.meta["seed"] == 0 or not any(name in run.meta["label"] for name in easy)
     ]
     table = league.plot(both).table
-    assert set(table["best_fixed"]) == {"static k=3"}
+    assert set(table["best_static"]) == {"static k=3"}
     table = table.set_index("policy")
-    assert table.loc["best fixed", "ratio"].tolist() == pytest.approx([1.2, 1.2])
+    assert table.loc["best static", "ratio"].tolist() == pytest.approx([1.2, 1.2])
     assert table.loc["oort", "num_seeds"].tolist() == [1, 1] and not table.loc["oort", "is_win"].any()
     assert table.loc["goodput", "is_win"].tolist() == [True, False]
 
@@ -151,7 +151,7 @@ def test_equal_times_all_win_whatever_the_order_of_the_files(scenarios):
     for order in (runs, runs[::-1]):
         table = league.plot(order).table
         assert table.groupby("policy")["is_win"].sum()[["oort", "powertrip", "random"]].tolist() == [2, 2, 0]
-        assert set(table["best_fixed"]) == {"static k=3"}
+        assert set(table["best_static"]) == {"static k=3"}
 
 
 def test_a_ratio_is_unknown_where_neither_reached_the_target_and_so_is_the_mean_over_scenarios(

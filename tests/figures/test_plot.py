@@ -54,7 +54,7 @@ TODAY = "it is called 'policies' now: hpctrip plot policies"
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("power", "several begin so: power_over_time, power_utilisation"),
+        ("power", "several match: power_over_time, power_utilisation"),
         ("zzz", "known: cluster_equal_energy, "),
         ("curvs", "did you mean 'curves'?"),
         *((name, TODAY) for name in ("fig09", "fig9", "fig12", "fig09_policies")),
@@ -242,7 +242,7 @@ def test_edited_numbers_and_pictures_of_other_figures_are_kept(make_run, tmp_pat
     out, run = tmp_path / "out.png", make_run("a")
     drawn("curves", run)
     refused = hpctrip("plot", "summary", run, "--out", out)
-    refused.check_refused(["out.png: exists and is no picture of the figure summary"])
+    refused.check_refused(["out.png: exists and is not a picture of the figure summary"])
     with open(tmp_path / "out.csv", "a") as table:
         table.write("a note of mine\n")
     hpctrip("plot", "curves", run, "--out", out).check_refused(["out.csv: exists and is not the table"])

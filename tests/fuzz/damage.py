@@ -8,7 +8,7 @@ import tomllib
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hpctrip.config.component import Component, registry_of
+from hpctrip.config.component import Component, Registry, owner_of
 from hpctrip.config.inputs import known_keys
 
 EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "8"))
@@ -95,8 +95,8 @@ def mistyped_inputs(draw, root: type[Component], sound: str):
     for _ in range(draw(st.integers(1, 2))):
         name = draw(st.sampled_from(sorted(set(root.model_fields) - {"plugins"})))
         field, table = root.model_fields[name], tables.get(name, {})
-        registry, owner = registry_of(field), field.annotation
-        if registry is not None:
+        registry, owner = owner_of(field), field.annotation
+        if isinstance(registry, Registry):
             kind = draw(st.sampled_from(sorted(registry)))
             table = table if kind == table.get("kind", registry.default) else {"kind": kind}
             owner = registry[kind]

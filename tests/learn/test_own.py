@@ -94,14 +94,48 @@ def test_wrong_arrays_are_one_clear_line(arrays, complaint, tmp_path):
         WORKLOADS["arrays"](data=str(tmp_path / "a.npz")).checked_task(0)
 
 
+WRONG = """
+from torch import nn
+
+class Pair(nn.Sequential):
+    def __init__(self, n):
+        super().__init__(nn.Flatten(), nn.Linear(784, n))
+
+    def forward(self, x):
+        return super().forward(x), 1
+
+def Net(n):
+    pass
+
+def Broken(n):
+    return 1 / 0
+
+def Few(n):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 3))
+
+def Lazy(n):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(n))
+
+def Colours(n):
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 26 * 26, n))
+"""
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
         ("workload={kind='images', data='none'}", "there is no file or folder none; give a folder with"),
-        ("workload={kind='images', data='broken.csv'}", "line 2: path = 'none.png' is no file"),
+        ("workload={kind='images', data='broken.csv'}", "line 2: path = 'none.png' is not a file"),
         ("workload={kind='arrays', data='none.npz'}", "there are no arrays at none.npz"),
         ("workload.model='heavy'", "must be 'light' or 'leaf', or 'heavy' is not of the form file.py:Name"),
-        ("workload.model='none.py:Net'", "plugins: 'none.py': no such file"),
+        ("workload.model='none.py:Net'", "workload.model = 'none.py:Net': there is no file none.py"),
+        ("workload.model='net.py:Few'", "gives 3 outputs, the data have 62 classes"),
+        ("workload.model='net.py:Lazy'", "workload.model = 'net.py:Lazy': gave a model with layers whose"),
+        (
+            "workload.model='net.py:Pair'",
+            "workload.model = 'net.py:Pair': gave a tuple as its model's output",
+        ),
+        ("workload.model='net.py:Colours'", "it is called with inputs of shape [B, 1, 28, 28]"),
         ("workload.model='net.py:Nett'", "the file has no 'Nett'; did you mean 'Net'?"),
         ("workload.model='net.py:Broken'", "fails as Broken(62): ZeroDivisionError"),
         ("workload={kind='arrays', data='net.py:Net'}", "workload.data = 'net.py:Net': fails: TypeError"),
@@ -109,7 +143,7 @@ def test_wrong_arrays_are_one_clear_line(arrays, complaint, tmp_path):
 )
 def test_wrong_data_and_models_are_one_clear_line(line, complaint, hpctrip, tiny, folder):
     (folder / "broken.csv").write_text("path,label\nnone.png,a\n")
-    (folder / "net.py").write_text("def Net(n):\n    pass\ndef Broken(n):\n    return 1 / 0\n")
+    (folder / "net.py").write_text(WRONG)
     hpctrip("run", tiny, "-o", line, "--out", "run.h5").check_refused([complaint])
     assert not list(folder.glob("run.h5*"))
 
@@ -129,6 +163,8 @@ def test_a_model_of_ones_own_is_a_plug_in_that_resume_asks_for(hpctrip, tiny, fo
     (folder / "mine" / "mine.toml").write_text("workload.model = 'net.py:Net'\n")
     ended = hpctrip("run", tiny, "mine/mine.toml", "--out", "run.h5")
     assert ended.code == 0, ended.err
+    for text in (ended.out, hpctrip("show", "run.h5").out):
+        assert "mine/net.py:Net, 48,670 parameters" in text, text
     run = open_run(folder / "run.h5")
     assert run.meta["num_params"] == 785 * 62 and run.meta["sources"][0].startswith(
         "plugins mine/net.py blake2b:"
@@ -138,6 +174,28 @@ def test_a_model_of_ones_own_is_a_plug_in_that_resume_asks_for(hpctrip, tiny, fo
     (folder / "net.py").write_text(NET)  # the same file elsewhere
     assert hpctrip(*again, "--plugin", "net.py").code == 0
     assert len(open_run(folder / "run.h5").rounds) == 4
+
+
+OTHER_NETS = {
+    "speech": ("nn.Sequential(nn.Flatten(), nn.Linear(98 * 40, num_classes))", 3921 * 3),
+    "shakespeare": ("nn.Embedding(num_classes, num_classes)", 80 * 80),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_NETS)
+def test_speech_and_text_take_a_model_of_ones_own(kind, hpctrip, tiny, tiny_workloads, folder):
+    body, num_params = OTHER_NETS[kind]
+    (folder / "net.py").write_text(f"from torch import nn\n\ndef Net(num_classes):\n    return {body}\n")
+    lines = [*tiny_workloads[kind], "workload.model='net.py:Net'", "stop.max_rounds=1"]
+    ended = hpctrip("run", tiny, *(word for line in lines for word in ("-o", line)), "--out", "run.h5")
+    assert ended.code == 0, ended.err
+    assert open_run(folder / "run.h5").meta["num_params"] == num_params
+
+
+def test_prepared_texts_do_not_depend_on_the_model():
+    few = {"sentences": {"roles": 3, "characters": 1500}}
+    default, own = (WORKLOADS["shakespeare"](**few, **model) for model in ({}, {"model": "net.py:Net"}))
+    assert own.folder(0) == default.folder(0)
 
 
 def test_only_the_code_that_an_input_uses_in_the_end_is_run(folder):

@@ -130,7 +130,7 @@ BAD = {  # {case: ({file: content}, complaint)}
         {"roles.txt": "It was a dark and stormy night.\n"},
         "roles.txt: it does not begin with a speaking role",
     ),
-    "a role that is no text": (
+    "a role that is not text": (
         {"roles.json": json.dumps({"A": TEXT, "B": 3})},
         "roles.json: 'B' holds a int, expected a text",
     ),

@@ -115,9 +115,9 @@ def test_the_report_warns_of_probable_mistakes(hpctrip, tiny):
     text = re.sub(r"\s+", " ", ended.out)
     for warning in (
         "40 hosts, but at most 7 blocks",
-        "10 of 10 shards have fewer samples (least 40) than one batch of 500",
+        "10 of 10 shards have fewer samples (minimum 40) than one batch of 500",
         "near chance",
-        "accuracy is read on 200 samples",
+        "accuracy is measured on 200 samples",
         "the paper does not state it",
         "the data are synthetic",
         "the power is synthetic",
@@ -156,8 +156,8 @@ def test_the_speed_of_an_absent_gpu_is_not_known(hpctrip, tiny):
     ended = hpctrip("plan", tiny, "--device", "gpu", "--rounds", 2)
     assert ended.code == 0 and "nan" not in ended.out
     text = re.sub(r"\s+", " ", ended.out)
-    assert "speed of a host not known (there is no GPU here to measure it" in text
-    assert "wall time not known" in text
+    assert "speed per host unknown (there is no GPU here to measure it" in text
+    assert "wall time unknown" in text
 
 
 def test_planned_blocks_are_those_of_the_run(planned, trained):
@@ -175,9 +175,9 @@ def test_too_little_memory_of_a_host_is_reported(hpctrip, tiny):
 def test_rank_0_does_not_count_among_the_hosts_that_share_the_cores(hpctrip, tiny, monkeypatch):
     """The README suggests two hosts and the aggregator on two cores for a laptop."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    assert "as said here" not in plan(hpctrip, tiny, "-n", 3)
-    assert "as said here" not in plan(hpctrip, tiny, "-n", 41, "--device", "gpu")
-    warning = "10 hosts of 1 thread(s) at work on this machine's 2 cores would train about 5 times as long as said here"
+    assert "as predicted" not in plan(hpctrip, tiny, "-n", 3)
+    assert "as predicted" not in plan(hpctrip, tiny, "-n", 41, "--device", "gpu")
+    warning = "10 hosts of 1 thread(s) at work on this machine's 2 cores would train about 5 times as long as predicted"
     assert f"{warning}; -n 3 fills them" in plan(hpctrip, tiny, "-n", 41)
 
 

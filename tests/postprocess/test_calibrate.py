@@ -59,7 +59,7 @@ def fit(script, tmp_path):
     return run
 
 
-def test_the_best_point_and_what_is_told_apart_are_printed_and_written(fit, tmp_path):
+def test_the_best_point_and_excluded_values_are_printed_and_written(fit, tmp_path):
     rows = [*rows_of("fast", "a", 1.05), *rows_of("fast", "b", 1.1), *rows_of("slow", "a", 30.0)]
     ended = fit(rows)
     assert ended.code == 0, ended.err
@@ -67,9 +67,9 @@ def test_the_best_point_and_what_is_told_apart_are_printed_and_written(fit, tmp_
     verdicts = pd.read_csv(tmp_path / "profile.csv").set_index(["constant", "value"])["verdict"]
     assert verdicts.to_dict() == {
         ("speed", "fast"): "best",
-        ("speed", "slow"): "told apart",
+        ("speed", "slow"): "excluded",
         ("clock", "a"): "best",
-        ("clock", "b"): "not told apart",
+        ("clock", "b"): "not excluded",
     }
     points = pd.read_csv(tmp_path / "points.csv")
     assert points["PowerTrip h"].tolist() == [1.05, 1.1, 30] and list(points["is"]) == ["exact"] * 3

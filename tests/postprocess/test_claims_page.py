@@ -130,7 +130,7 @@ def test_other_programs_get_one_object_a_claim(page, folder):
         (["fig09-small", "again"], "fig09-small: is one of two studies 'fig09'"),
         (["other"], "other: no claim is about such a study; name some of fig06, fig07_final, fig08"),
         (["fig09-small", "--preface", "none.md"], "none.md: no such file"),
-        (["fig09-small", "--to", "a_file"], "a_file: is no folder"),
+        (["fig09-small", "--to", "a_file"], "a_file: is not a folder"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_no_page(words, message, script, folder, monkeypatch):

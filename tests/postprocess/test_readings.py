@@ -38,16 +38,16 @@ def survey():
 
 def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(survey):
     own = survey[survey["claim"] == "PowerTrip takes less time than the static cohort of 70 sites"].set_index(
-        "reading"
+        "interpretation"
     )
     verdicts = {"defaults": Verdict.MET, "log": Verdict.NOT_MET, "clock": Verdict.NOT_RUN}
     assert own["ordering"].to_dict() == verdicts
     lines = readings.lines_of(survey)
     first = lines.index("Fig 9: PowerTrip takes less time than the static cohort of 70 sites")
     assert lines[first + 1 : first + 4] == [
-        "  met with 1 of 3 readings: defaults",
-        "  not met with 1 of 3 readings: log",
-        "  not run with 1 of 3 readings: clock",
+        "  met with 1 of 3 interpretations: defaults",
+        "  not met with 1 of 3 interpretations: log",
+        "  not run with 1 of 3 interpretations: clock",
     ]
 
 

@@ -282,7 +282,9 @@ def test_nccl_takes_a_gpu_for_every_host(ranks, lacking, monkeypatch):
             fault.problem.partition(", has no GPU of its own")[0] for fault in refused.value.faults
         ] == lacking
     monkeypatch.setenv("HPCTRIP_TORCH_BACKEND", "glue")
-    with pytest.raises(InputError, match='HPCTRIP_TORCH_BACKEND=glue: is no backend; use "nccl" or "gloo"'):
+    with pytest.raises(
+        InputError, match='HPCTRIP_TORCH_BACKEND=glue: is not a backend; use "nccl" or "gloo"'
+    ):
         choose_backend(ranks, hosts)
 
 

@@ -238,7 +238,7 @@ def test_an_address_that_is_not_this_machines_is_passed_over(monkeypatch, apart)
 def test_the_interface_may_be_named(monkeypatch, apart):
     monkeypatch.setenv(heartbeat_socket.INTERFACE, "lo")
     assert list(candidates("node7")) == ["127.0.0.1"]
-    for none in ("ib9", "\udcff"):  # the latter is a byte that is no text
+    for none in ("ib9", "\udcff"):  # the latter is a byte that is not text
         monkeypatch.setenv(heartbeat_socket.INTERFACE, none)
         with pytest.raises(OSError, match=f"HPCTRIP_INTERFACE={none}: No such device"):
             list(candidates("node7"))

@@ -94,7 +94,7 @@ def test_an_unrelated_file_beside_the_table_is_never_overwritten(sweep):
 def test_a_file_that_is_no_table_is_never_overwritten(content, sweep):
     content = (sweep / "run0.h5").read_bytes() if content == "a results file" else content
     (sweep / "mine.h5").write_bytes(content)
-    with pytest.raises(InputError, match=r"mine\.h5: exists and is no merged table"):
+    with pytest.raises(InputError, match=r"mine\.h5: exists and is not a merged table"):
         write_merged(sweep / "mine.h5", open_runs([sweep / "run1.h5"]))
     assert (sweep / "mine.h5").read_bytes() == content
 

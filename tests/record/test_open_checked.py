@@ -78,7 +78,7 @@ def test_foreign_parts_are_refused_without_opening_another_file(what, run_file, 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "run.h5")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         open_run(tmp_path / "run.h5")
 
 

@@ -77,7 +77,7 @@ def test_exported_attributes_are_strict_json(written, tmp_path):
     export(empty.path, tmp_path / "csv")
 
     def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not valid JSON")
 
     actual = json.loads((tmp_path / "csv" / "meta.json").read_text(), parse_constant=refuse)
     assert actual["meta"]["target_accuracy"] is None and actual["input"] == {"seed": 3}

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -147,7 +148,8 @@ def test_a_recorder_spends_two_percent_of_the_time_on_writing(fake_history, fake
         written.append((len(history), meta["status"]))
 
     monkeypatch.setattr(writer, "write_run", write)
-    recorder = Recorder("run.h5", {"status": "running"}, fake_sites(5), lambda: now_s)
+    monkeypatch.setattr(writer, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    recorder = Recorder("run.h5", {"status": "running"}, fake_sites(5))
     for number in range(1, 121):
         now_s += 1.0  # a round takes a second
         recorder.record(fake_history(1, 5) if number == 1 else History(fake_history(1, 5).rows * number))

@@ -120,8 +120,8 @@ def plugin(body):
 FILES = {
     "a missing file": (lambda folder: ["nowhere.toml"], ["nowhere.toml: no such file"]),
     "a misspelt command": (lambda folder: ["chekc"], ["chekc: no such file"]),
-    "a file that is no TOML": (toml("[sites\n"), ["input.toml: not valid TOML", "line 1"]),
-    "a file that is no text": (
+    "a file that is not valid TOML": (toml("[sites\n"), ["input.toml: not valid TOML", "line 1"]),
+    "a file that is not text": (
         toml(b'name = "\xff\xfe"\n'),
         ["input.toml: cannot be read (not a UTF-8 text)"],
     ),
@@ -162,7 +162,14 @@ FILES = {
         plugin("raise ValueError('this is wrong\\n\\nand here is why')"),
         ["my plug-in.py': fails when imported: ValueError: this is wrong and here is why"],
     ),
-    "a plug-in that is no Python": (plugin("def"), ["my plug-in.py': fails when imported: SyntaxError"]),
+    "a policy that selects nothing": (
+        plugin("from hpctrip.api import POLICIES, Policy\nclass P(Policy):\n    kind = 'p'\nPOLICIES.add(P)"),
+        ["my plug-in.py': fails when imported: ValueError: policy P does not define select()"],
+    ),
+    "a plug-in that is not valid Python": (
+        plugin("def"),
+        ["my plug-in.py': fails when imported: SyntaxError"],
+    ),
     "a plug-in with another suffix": (
         lambda folder: o(f"plugins=['{written(folder / 'my.txt', '')}']"),
         ["my.txt': ", "not a Python file"],
@@ -276,5 +283,5 @@ def test_an_impossible_file_name_is_refused_wherever_a_path_is_given(place, fold
         words = [word.replace("'", '"') if "-o" in WITH_A_NAME[place] else word for word in words]
         ended = hpctrip(*words)
         ended.check_refused([])
-        assert len(ended.err) < 1000 and "a fault of hpctrip" not in ended.err
+        assert len(ended.err) < 1000 and "a bug in hpctrip" not in ended.err
     assert not files_in(folder)

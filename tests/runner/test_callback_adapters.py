@@ -245,7 +245,7 @@ def test_runs_whose_files_differ_in_their_ending_alone_share_no_series(facts):
 def test_prometheus_replaces_no_file_of_another_program(facts):
     place = Path(f"{facts().path}.prom")
     place.write_text("# HELP node_load1 1m load average.")
-    with pytest.raises(InputError, match="exists and is no file of metrics of hpctrip"):
+    with pytest.raises(InputError, match="exists and is not a file of metrics of hpctrip"):
         Prometheus().start(facts())
     assert "node_load1" in place.read_text()
 

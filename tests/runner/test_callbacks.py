@@ -90,7 +90,8 @@ def recorded(tmp_path_factory, hpctrip, tiny):
     before = dict(CALLBACKS)
     lines = ("-o", "stop.max_rounds=2")
     yield folder, hpctrip("run", tiny, folder / "mine.toml", *lines, "--out", folder / "run.h5")
-    CALLBACKS._classes = before
+    CALLBACKS.clear()
+    CALLBACKS.update(before)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_a_line_of_json_holds_the_numbers_of_a_round(recorded, rows):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("inp.toml", "inp.toml: exists and is no file of a run's rounds as JSON"),
+        ("inp.toml", "inp.toml: exists and is not a file of a run's rounds as JSON"),
         ("run.h5", "run.h5: is the results file of the run"),
     ],
 )

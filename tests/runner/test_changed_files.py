@@ -9,7 +9,7 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import digest
 from hpctrip.cli.keys_reference import described_fields
-from hpctrip.config.component import registry_of
+from hpctrip.config.component import Registry, owner_of
 from hpctrip.config.sources import Reads
 from hpctrip.figures.common.reading import traces_of
 from hpctrip.record.checkpoint import newest
@@ -180,7 +180,7 @@ def test_every_key_that_describes_files_is_declared_as_reading_them():
     classes = [("", Experiment)]
     for prefix, owner in classes:
         for name, field in described_fields(owner).items():
-            if registry := registry_of(field):
+            if isinstance(registry := owner_of(field), Registry):
                 classes += [(f"{name}.{kind}.", cls) for kind, cls in registry.items()]
             elif isinstance(field.annotation, type) and hasattr(field.annotation, "model_fields"):
                 classes.append((f"{prefix}{name}.", field.annotation))

@@ -80,7 +80,7 @@ def test_pipes_and_folders_are_refused_wherever_a_path_is_given(thing, hpctrip, 
         signal.alarm(LONGEST_S)
         ended = hpctrip(*words)
         assert ended.code == 2 and len(ended.err.splitlines()) == 1, (place, ended)
-        assert "a fault of hpctrip" not in ended.err and "Traceback" not in ended.err, (place, ended)
+        assert "a bug in hpctrip" not in ended.err and "Traceback" not in ended.err, (place, ended)
     assert {path: path.lstat().st_mode for path in tmp_path.glob("it*")} == before
     made_here = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert made_here == {"run.h5", "run.h5.ckpt0"}

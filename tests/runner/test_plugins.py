@@ -54,7 +54,7 @@ def original(hpctrip, tiny, tmp_path_factory):
         lines = ("--plugin", "mine.py", *ROUNDS, *CHECKPOINTS, "-opolicy.kind=mine")
         ended = hpctrip("run", tiny, *lines, "--out", "run.h5")
     assert ended.code == 0, ended.err
-    del POLICIES._classes["mine"]
+    del POLICIES["mine"]
     return folder
 
 
@@ -92,7 +92,7 @@ def test_the_resume_command_names_the_plug_ins(hpctrip, tiny, folder, monkeypatc
     ended = hpctrip("run", tiny, *args)
     assert ended.code == 85
     assert "resume with: python -m hpctrip resume run.h5 --plugin 'my own.py'" in ended.err
-    del POLICIES._classes["mine"]
+    del POLICIES["mine"]
 
 
 def test_a_plug_in_may_have_another_path_and_the_same_content(hpctrip, made, folder):
@@ -183,7 +183,7 @@ def test_diff_compares_plug_ins_by_content_and_not_by_path(hpctrip, tiny, mine, 
 
     a = run("a.h5", "mine.py")
     shutil.copy("mine.py", "copy.py")
-    del POLICIES._classes["mine"]
+    del POLICIES["mine"]
     assert diff(a, run("b.h5", "copy.py")) == []
     (folder / "copy.py").write_text("# nothing")
     (line,) = diff(a, run("c.h5", "copy.py"))
@@ -343,7 +343,7 @@ def test_an_exception_of_a_plug_in_names_its_file_and_line(command, hpctrip, tmp
     ended = hpctrip(command[0], "input.toml", "--plugin", "broken.py", *command[1:])
     last = ended.err.splitlines()[-1]
     assert last.startswith("hpctrip: broken.py, line 9, in Broken.select: ZeroDivisionError: ")
-    assert ended.code == 1 and "Traceback" in ended.err and "a fault of hpctrip" not in ended.err
+    assert ended.code == 1 and "Traceback" in ended.err and "a bug in hpctrip" not in ended.err
 
 
 @pytest.mark.parametrize(

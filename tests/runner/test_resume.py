@@ -7,18 +7,21 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun, UnsavedRun
+from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record import writer
 from hpctrip.record.checkpoint import Checkpointer, Checkpointing, generations, newest, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner import session as launching
+from hpctrip.runner import signals
 from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
 from hpctrip.runner.signals import Interrupt, Interruption, Signals, stop_file
 from hpctrip.sim.rounds import History
@@ -130,7 +133,7 @@ def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, u
     last.write_bytes(last.read_bytes()[:-100])
     assert_same(resume(out), undisturbed)
     output = capsys.readouterr().out
-    assert "run.h5.ckpt0: is damaged" in output and "going on after round 2" in output
+    assert "run.h5.ckpt0: is damaged" in output and "resuming after round 2" in output
 
 
 def flip_in_its_input(path):
@@ -202,7 +205,7 @@ def test_the_same_command_starts_goes_on_and_does_nothing_more(tmp_path, undistu
 def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished(tmp_path, undisturbed):
     out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
     run(out, off, rounds=2)
-    assert newest(out)[0] is None
+    assert newest(out) is None
     found = again(out, off, rounds=2)
     assert found.meta["starts"] == open_run(out).meta["starts"]
     # the file is from before [faults] existed
@@ -264,7 +267,7 @@ def test_a_new_run_that_fails_at_its_start_leaves_the_one_that_it_was_to_replace
     assert {path: path.read_bytes() for path in (out, *generations(out))} == before
     monkeypatch.undo()
     replace("seed=3", "checkpoint.enabled=false")
-    assert open_run(out).meta["seed"] == 3 and newest(out)[0] is None
+    assert open_run(out).meta["seed"] == 3 and newest(out) is None
 
 
 @pytest.fixture
@@ -351,7 +354,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lo
     replace = os.replace
 
     def full(source, target):
-        if what in str(target)[-6:] and newest(out)[0] and newest(out)[0].state.round == 2:
+        if what in str(target)[-6:] and newest(out) and newest(out)[0].state.round == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(source, target)
 
@@ -376,7 +379,8 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(undisturbed, monke
     monkeypatch.setattr("hpctrip.record.checkpoint.pack", lambda checkpoint: b"")
     monkeypatch.setattr("hpctrip.record.checkpoint.replace_file", slow)
     rules = Checkpointing(every_s=10, max_fraction=0.01)
-    checkpointer = Checkpointer(rules, "run.h5", "", {}, clock=lambda: now[0])
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    checkpointer = Checkpointer(rules, "run.h5", "", {})
     saved = []
     for number in range(1, 1001):
         state = State(number, row.clock_s, History((dataclasses.replace(row, round=number),)))
@@ -388,18 +392,24 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(undisturbed, monke
     assert checkpointer.due(state, over=True)
 
 
-def interruption(tmp_path, now, *hosts, first_round=0, **rules):
-    """That of a process that started at 0; `now` is a list with the time."""
-    rules, out = Interrupt(**rules), tmp_path / "run.h5"
-    return Interruption(rules, out, hosts or ["here"], Signals(), first_round, 0.0, lambda: now[0])
+@pytest.fixture
+def interruption(tmp_path, monkeypatch):
+    """`interruption(now, *hosts, **rules)`: that of a process that started at 0; `now` is a list with the time."""
+
+    def build(now, *hosts, **rules):
+        monkeypatch.setattr(signals, "start_time", lambda: 0.0)
+        monkeypatch.setattr(signals, "time", SimpleNamespace(time=lambda: now[0]))
+        return Interruption(Interrupt(**rules), tmp_path / "run.h5", hosts or ["here"], Signals())
+
+    return build
 
 
-def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(tmp_path, undisturbed, monkeypatch):
+def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(interruption, undisturbed, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1000")
     now = [0.0]
     rows = undisturbed.history()
     slowest_s = max(row.wall_s for row in rows.rows)
-    judge = interruption(tmp_path, now, margin_rounds=3)
+    judge = interruption(now, margin_rounds=3)
     now[0] = 1000 - 3 * slowest_s - 20.001
     assert judge.reason([0], rows, checkpoint_s=10.0) == ""
     now[0] += 0.002
@@ -416,12 +426,14 @@ def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(tmp_path, un
         ("$(date +%s)", 500, True),
     ],
 )
-def test_the_time_of_a_job_counts_from_its_start(tmp_path, undisturbed, monkeypatch, begun, ends_at, warns):
+def test_the_time_of_a_job_counts_from_its_start(
+    interruption, undisturbed, monkeypatch, begun, ends_at, warns
+):
     """Preparing the data takes the first 300 s of it."""
     if begun is not None:
         monkeypatch.setenv("HPCTRIP_JOB_START", begun)
     now = [300.0]
-    judge = interruption(tmp_path, now, margin_rounds=0, job_s=500)
+    judge = interruption(now, margin_rounds=0, job_s=500)
     assert [note.split(" is ignored")[0] for note in judge.notes] == [
         f"warning: HPCTRIP_JOB_START={begun}"
     ] * warns
@@ -465,8 +477,8 @@ def test_a_signal_before_the_first_round_ends_the_run_after_it(tmp_path, monkeyp
     assert newest(out)[0].state.round == 1
 
 
-def test_a_signal_at_another_rank_is_named_with_its_host(tmp_path, undisturbed):
-    judge = interruption(tmp_path, [0.0], "a", "b", "c")
+def test_a_signal_at_another_rank_is_named_with_its_host(interruption, undisturbed):
+    judge = interruption([0.0], "a", "b", "c")
     why = judge.reason([0, 0, signal.SIGTERM], undisturbed.history(), 0.0)
     assert why == "SIGTERM received by rank 2 on c"
 

@@ -58,7 +58,7 @@ class Turning(Policy):
 def turning():
     """The policy is known while these tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(POLICIES, "_classes", {**POLICIES._classes, Turning.kind: Turning})
+        patch.setitem(POLICIES, Turning.kind, Turning)
         yield
 
 
@@ -215,7 +215,7 @@ def test_rounds_trained_on_another_machine_neither_use_nor_fill_the_store(
     launching.launch(lambda: start_resumed(str(half), [], more, None))
     assert trained == [3] and len(rounds_in(store)) == ROUNDS
     assert (
-        "the store is not used: the rounds so far were trained with another hpctrip"
+        "the cache is not used: the rounds so far were trained with another hpctrip"
         in capsys.readouterr().out
     )
     assert open_run(half).meta["learning_key"] == ""
@@ -306,7 +306,7 @@ def test_a_store_that_cannot_be_written_any_more_is_left_alone(first, tmp_path, 
     monkeypatch.setattr(CacheFiles, "write_round", full)
     assert diff(first[0], run(tmp_path / "run.h5", store=tmp_path / "store")) == []
     assert len(rounds_in(tmp_path / "store")) == 2
-    assert capsys.readouterr().out.count("warning: the store is not filled any more: store: cannot") == 1
+    assert capsys.readouterr().out.count("warning: the cache is no longer filled: store: cannot") == 1
 
 
 def test_a_run_that_is_killed_while_it_writes_leaves_nothing_half(first, tmp_path, trained, monkeypatch):
@@ -394,7 +394,7 @@ def test_waiting_ends_at_a_signal_and_keeps_the_watchdog_informed(
     waited(interrupt)
     with pytest.raises(InterruptedRun, match="interrupted after round 3: SIGTERM received by rank 0"):
         run(tmp_path / "run.h5", store=store)
-    assert seen == [("store", 5)] and trained == []
+    assert seen == [("cache", 5)] and trained == []
     rival.finish()
     launching.launch(lambda: start_resumed(str(tmp_path / "run.h5"), [], [f"store.path='{store}'"], None))
     assert trained == [] and diff(first[0], open_run(tmp_path / "run.h5")) == []
@@ -405,7 +405,7 @@ def test_a_retrained_round_with_other_bits_is_reported(store, tmp_path, trained,
     monkeypatch.setattr("hpctrip.runner.loop.digest", lambda params: "0" * 16)
     run(tmp_path / "run.h5", "policy.turn=6", store=store)
     assert trained == [4, 5, 6]
-    assert capsys.readouterr().out.count("warning: round 4, trained again, gave other bits") == 1
+    assert capsys.readouterr().out.count("warning: round 4, trained again, differs") == 1
 
 
 def test_two_runs_at_once_on_one_store_train_every_round_once(tmp_path, tiny, launch):

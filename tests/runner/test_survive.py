@@ -119,7 +119,7 @@ def test_killed_on_3_ranks_then_on_2_then_finished_on_1(tmp_path, job, alone, un
     assert one.code() != 0 and verify(open_run(out)) == []
     assert open_run(out).meta["status"] == "running" and open_run(out).meta["params_digest"] == ""
     assert hpctrip("show", "--status", out).out == "running\n" and hpctrip("show", out).code == 0
-    two = job(2, "resume", out, stop__max_rounds=LONG).after("going on after round")
+    two = job(2, "resume", out, stop__max_rounds=LONG).after("resuming after round")
     at = newest(out)[0].state.round
     two.after(f"round {at + 2:4d}")
     os.kill(two.pid(1), signal.SIGKILL)

@@ -233,7 +233,7 @@ def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
         ("2022-01-01,1\n2022-01-01,2\n", "holds 1 and 2 of A at 2022-01-01T00:00:00"),
         ("2022-01-01,1\n2022-01-01,1\n", "holds 1 values of A"),
         ("", "holds no values"),
-        ("2022-01-01,1\nyesterday,2\n", "line 3: time = 'yesterday' is no time such as"),
+        ("2022-01-01,1\nyesterday,2\n", "line 3: time = 'yesterday' is not a time such as"),
         ("2022-01-01,1\n2022-01-01T01:00,-2\n", "holds -2 of A; a kilowatt-hour has 0 to"),
     ],
 )
@@ -246,10 +246,10 @@ def test_rows_that_cannot_be_are_refused(tmp_path, rows, problem):
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ({"timezone": "Europe/Madird"}, "is no time zone"),
-        ({"timezone": "../../etc/passwd"}, "is no time zone"),
+        ({"timezone": "Europe/Madird"}, "is not a time zone"),
+        ({"timezone": "../../etc/passwd"}, "is not a time zone"),
         ({"unit": "per J"}, "per kWh"),
-        ({"start": "noon"}, "'noon' is no time such as"),
+        ({"start": "noon"}, "'noon' is not a time such as"),
     ],
 )
 def test_keys_that_cannot_be_are_refused(keys, problem):
@@ -387,7 +387,7 @@ def test_the_csv_files_of_carbonintensity_org_uk_are_read_by_their_columns(tmp_p
     assert [grid.at(1800.0 * i)[0] for i in range(2)] == [120, 118]
 
 
-NO_ANSWER = r"gb\.json': is no answer of api\.carbonintensity"
+NO_ANSWER = r"gb\.json': is not an answer of api\.carbonintensity"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_iso_8601_is_read_as_programs_write_it(text):
 )
 def test_other_texts_are_refused_with_forms_that_are_read(tmp_path, text):
     (tmp_path / "x.csv").write_text(f"when,x\n2019-05-01,1\n{text},1\n")
-    with pytest.raises(InputError, match=f"line 3: when = '{text}' is no time such as .*00Z or .*02:00"):
+    with pytest.raises(InputError, match=f"line 3: when = '{text}' is not a time such as .*00Z or .*02:00"):
         column_us(read_table(tmp_path / "x.csv"), "when")
 
 

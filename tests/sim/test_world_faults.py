@@ -190,7 +190,7 @@ def test_between_two_changes_nothing_changes(listed, at):
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("3,0,1\n", "line 2: site = '3' is no site"),
+        ("3,0,1\n", "line 2: site = '3' is not a site"),
         ("0,0,1\n0.5,0,1\n", "line 3: site = '0.5' is not a whole number"),
         ("0,5,5\n", "line 2: end_s = '5' is not after start_s"),
         (

@@ -47,6 +47,6 @@ def test_a_task_executes_the_run_that_was_submitted_though_the_study_has_changed
     (folder / "study.toml").write_text(STUDY.replace("[2, 3]", "[2]"))
     gone = study(folder, "--task", "1", "--tasks", file)
     gone.check_refused(
-        ["--task 1: policy.k = 3, seed 5: is no run of this study any more", "submit the study again"]
+        ["--task 1: policy.k = 3, seed 5: is no longer a run of this study", "submit the study again"]
     )
     study(folder, "--task", "2", "--tasks", file).check_refused([f"--task 2: {file} has 2 runs; 0 to 1"])

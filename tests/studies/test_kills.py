@@ -111,7 +111,7 @@ def test_terminated_after_a_run_has_left_by_itself_it_terminates_the_others(begi
     out, err = process.communicate(timeout=60)
     assert process.returncode == 85, out + err
     assert out.count("interrupted: ") == 2
-    assert "0 of 2 runs are finished; go on with: python -m hpctrip study" in err
+    assert "0 of 2 runs are finished; continue with: python -m hpctrip study" in err
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
@@ -121,7 +121,7 @@ def test_a_run_that_leaves_by_itself_does_not_keep_the_others_from_being_made(fo
     ended = study(folder, "-o", "seed=4", "--jobs", "1")
     assert ended.code == 85, ended.err
     assert "interrupted: policy.k = 2, seed 4: " in ended.out and "SIGTERM received by rank 0" in ended.out
-    assert "1 of 2 runs are finished; go on with: python -m hpctrip study" in ended.err
+    assert "1 of 2 runs are finished; continue with: python -m hpctrip study" in ended.err
     assert ledger_of(folder)["status"]["policy.k = 3, seed 4"] == "finished"
     assert (folder / "out/two/table.csv").exists()
 
@@ -201,7 +201,7 @@ def test_a_launcher_that_cannot_be_started_is_refused_before_any_run(folder, stu
     ended = study(folder, "--ranks", "2")
     assert ended.code == 2
     assert ended.err == (
-        f"hpctrip: HPCTRIP_LAUNCHER={launcher}: is no command that can be started here; "
+        f"hpctrip: HPCTRIP_LAUNCHER={launcher}: is not a command that can be started here; "
         'set HPCTRIP_LAUNCHER to what starts ranks, e.g. "mpirun -np {n} {python}"\n'
     )
     assert set(ledger_of(folder)["status"]) == {"planned"}

@@ -194,7 +194,7 @@ def test_a_figure_of_what_imported_runs_lack_is_left_out(figure, made, study, tm
 def test_started_again_it_makes_nothing_and_reports_the_same(made, study):
     before, ledger = state_of(made.folder), (made.folder / "out/two/ledger.csv").read_bytes()
     again = study(made.folder)
-    assert again.code == 0 and "Two cohort sizes" in again.out and "to make" not in again.out
+    assert again.code == 0 and "Two cohort sizes" in again.out and " missing, " not in again.out
     assert state_of(made.folder) == before and (made.folder / "out/two/ledger.csv").read_bytes() == ledger
 
 
@@ -306,8 +306,26 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
     monkeypatch.chdir(copied)
     ended = hpctrip("run", "base.toml", "--sweep", "policy.k=2,3", "--sweep", "seed=4..5", "--out", "out")
     assert ended.code == 0, ended.err
-    assert "tiny over policy.k x seed" in ended.out and "to make" not in ended.out
+    assert "tiny over policy.k x seed" in ended.out and " missing, " not in ended.out
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
+
+
+def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctrip):
+    """The domain of a power trace, beside constant power."""
+    lines = (
+        "-o",
+        "policy.k=2",
+        "-o",
+        "stop.max_rounds=1",
+        "--sweep",
+        "power.kind=trace,constant",
+        "--out",
+        copied / "out/mixed",
+    )
+    assert hpctrip("run", copied / "base.toml", *lines).code == 0
+    table = copied / "out/mixed/tiny-sweep_power.kind/sites.csv"
+    sites = pd.read_csv(table, keep_default_na=False).groupby("identity")["trace_domain"]
+    assert sorted(set(names) == {""} for _, names in sites) == [False, True]
 
 
 def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, study):
@@ -315,11 +333,11 @@ def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, stu
     ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
     assert ended.code == 0, ended.err
     assert "4 runs: 2 finished, 2 planned" in ended.out
-    assert "policy.k = 2: 1 to make" in ended.out and "as those that are finished" in ended.out
-    assert "2 side by side" in ended.out and "of results" in ended.out
+    assert "policy.k = 2: 1 missing" in ended.out and "as in finished runs" in ended.out
+    assert "2 in parallel" in ended.out and "of results" in ended.out
     changed = study(copied, "-o", "train.lr=0.02", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
     # 66 samples a site, 2 sites, 6 rounds
-    assert "policy.k = 2: 2 to make, 8 s each (at most, to max_rounds)" in changed.out
+    assert "policy.k = 2: 2 missing, 8 s each (at most, with max_rounds)" in changed.out
     assert state_of(copied) == before
 
 
@@ -327,7 +345,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     copy_inputs(made.folder, tmp_path)
     imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
     assert imported.code == 0, imported.err
-    assert "4 finished runs taken up" in imported.out and "to make" not in imported.out
+    assert "4 finished runs imported" in imported.out and " missing, " not in imported.out
     left_out = ["file", "file_state", "wall_s"]
     pd.testing.assert_frame_equal(
         ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
@@ -361,7 +379,7 @@ def test_rows_without_a_curve_yet_are_left_out_and_counted(made, study, tmp_path
     curves[curves["identity"] != ledger["identity"][0]].to_csv(tmp_path / "half_curves.csv", index=False)
     imported = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
     assert imported.code == 0, imported.err
-    assert "3 finished runs taken up; 1 have no curve yet" in imported.out
+    assert "3 finished runs imported; 1 have no curve yet" in imported.out
 
 
 def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, study):
@@ -385,7 +403,7 @@ def test_rows_made_under_other_rules_are_left_out_and_the_report_names_them(copi
     ledger.to_csv(path, index=False)
     imported = study(copied, "--import", path, "--list")
     assert (
-        f"1 finished runs taken up; 3 rows were left out: {column} of {NAMES[1]} is '{value}'" in imported.out
+        f"1 finished runs imported; 3 rows were skipped: {column} of {NAMES[1]} is '{value}'" in imported.out
     )
 
 
@@ -409,7 +427,7 @@ def test_a_damaged_file_is_left_alone_and_reported_with_a_hint(copied, study):
     file = copied / "out" / ledger_of(copied)["file"][NAMES[0]]
     file.write_bytes(file.read_bytes()[:5000])
     ended = study(copied)
-    assert ended.code == 1 and "to make" not in ended.out
+    assert ended.code == 1 and " missing, " not in ended.out
     assert f"{NAMES[0]}: {file}: is damaged" in ended.err
     assert "; remove it, and the run is made again" in ended.err
     Path(f"{file}.ckpt0").touch()  # a start would write the results anew from a whole one

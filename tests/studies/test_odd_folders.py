@@ -28,19 +28,19 @@ def folder(tmp_path):
 @pytest.mark.parametrize("odd", ["out", "out/runs", "out/logs", "out/store"])
 def test_a_file_in_place_of_a_folder_of_all_studies(odd, listed, folder, study):
     a_file(folder / odd)
-    study(folder, *listed).check_refused([f"{folder / odd}: is no folder"])
+    study(folder, *listed).check_refused([f"{folder / odd}: is not a folder"])
     assert (folder / odd).read_text() == "mine"
 
 
 @pytest.mark.parametrize("out", ["base.toml/x", "/dev/null"])
 def test_a_folder_that_cannot_be(out, folder, hpctrip):
     ended = hpctrip("study", folder / "study.toml", "--out", folder / out)
-    ended.check_refused([f"{folder / out}".removesuffix("/x"), "is no folder"])
+    ended.check_refused([f"{folder / out}".removesuffix("/x"), "is not a folder"])
 
 
 def test_a_file_in_place_of_the_folder_of_a_study(folder, study):
     a_file(folder / "out/two")
-    study(folder).check_refused([f"{folder / 'out/two'}: is no folder"])
+    study(folder).check_refused([f"{folder / 'out/two'}: is not a folder"])
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_a_number_of_ranks_that_is_none(name, value, folder, study, monkeypatch)
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
-    study(folder).check_refused([f"{name}={value[:20]}", "is no number of ranks"])
+    study(folder).check_refused([f"{name}={value[:20]}", "is not a number of ranks"])

@@ -49,7 +49,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + "seeds = [1, 1]\n" + AXIS, ["seeds = [1, 1]: names a seed twice"]),
         (HEAD + AXIS.replace("key", "kee"), ["axis.0.kee: unknown key; did you mean 'key'?"]),
         (HEAD + AXIS.replace("values", "name = 'k' #"), ["axis.0: needs a key and its values, or variants"]),
-        (HEAD + AXIS.replace("policy.k", "seed"), ["axis.0: the seed is no axis: use seeds"]),
+        (HEAD + AXIS.replace("policy.k", "seed"), ["axis.0: the seed is not an axis: use seeds"]),
         (
             HEAD + AXIS + 'name = "status"\n',
             ["axis.0: cannot be called status, as a column of the ledger is"],
@@ -57,7 +57,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + AXIS + AXIS, ["study.toml: axis: two are called 'policy.k'"]),
         (
             HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
-            ["readings: is no table any more", "postprocess/claims.py of the source tree has --readings"],
+            ["readings: is no longer a table", "postprocess/claims.py of the source tree has --readings"],
         ),
         (
             HEAD + AXIS.replace("policy.k", "policy.kk"),

@@ -155,7 +155,7 @@ class Themis(Scheduler):
         if rounds != round(rounds):
             least_s = round_s * max(1, round(rounds))
             place = f"scheduler.lease_s = {self.lease_s:g}"
-            raise InputError(place, f"is no multiple of clock.round_s = {round_s:g}", f"give {least_s:g}")
+            raise InputError(place, f"is not a multiple of clock.round_s = {round_s:g}", f"give {least_s:g}")
 
     def plan(self, view: ClusterView) -> Plan:
         """Jobs within a lease first, then the others by decreasing rho."""

@@ -164,7 +164,9 @@ def submission_times(table: Table, name: str, is_sorted: bool = True) -> np.ndar
     decrease."""
     submit_s = table.numbers(name)
     beyond = (submit_s < 0) | (submit_s > LONGEST_S)
-    table.refuse(name, beyond, f"is no time from 0 to {LONGEST_S:g} s", "subtract the first of them from all")
+    table.refuse(
+        name, beyond, f"is not a time from 0 to {LONGEST_S:g} s", "subtract the first of them from all"
+    )
     falls = is_sorted & (np.diff(submit_s, prepend=-np.inf) < 0)
     table.refuse(name, falls, "is before the line above", "sort the trace by the time of submission")
     return submit_s
@@ -174,21 +176,21 @@ def durations(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
     """Read a column of durations, [N] seconds above 0; NaN for an empty field, if permitted by `may_lack`."""
     duration_s = table.numbers(name, may_lack)
     wrong = (duration_s <= 0) | (duration_s > LONGEST_S)
-    table.refuse(name, wrong, f"is no duration above 0 and up to {LONGEST_S:g} s")
+    table.refuse(name, wrong, f"is not a duration above 0 and up to {LONGEST_S:g} s")
     return duration_s
 
 
 def gpu_counts(table: Table, name: str) -> np.ndarray:
     """Read a column of requested GPUs, [N] from 1 to MOST_GPUS."""
     gpus = table.integers(name)
-    table.refuse(name, (gpus < 1) | (gpus > MOST_GPUS), f"is no number of GPUs from 1 to {MOST_GPUS:,}")
+    table.refuse(name, (gpus < 1) | (gpus > MOST_GPUS), f"is not a number of GPUs from 1 to {MOST_GPUS:,}")
     return gpus
 
 
 def step_counts(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
     """Read a column of steps, [N] above 0; NaN for an empty field, if permitted by `may_lack`."""
     steps = table.numbers(name, may_lack)
-    table.refuse(name, (steps <= 0) | (steps > 1e15), "is no number of steps above 0")
+    table.refuse(name, (steps <= 0) | (steps > 1e15), "is not a number of steps above 0")
     return steps
 
 
@@ -197,6 +199,6 @@ def model_kinds(table: Table, model: str, batch: str, catalogue: Catalogue) -> l
     models, batches = table.texts(model), table.integers(batch)
     wrong = np.array([name not in catalogue.batches for name in models], bool)
     hint = unknown_name(models[int(wrong.argmax())], catalogue.batches) if wrong.any() else ""
-    table.refuse(model, wrong, "is no model of the catalogue", hint)
-    table.refuse(batch, (batches < 1) | (batches > 10**7), "is no batch size from 1 to 10,000,000")
+    table.refuse(model, wrong, "is not a model of the catalogue", hint)
+    table.refuse(batch, (batches < 1) | (batches > 10**7), "is not a batch size from 1 to 10,000,000")
     return list(zip(models, batches.tolist(), strict=True))

@@ -138,7 +138,7 @@ class Openb(TraceFile):
         """The pods that are jobs."""
         table = self.table("name", "num_gpu", "creation_time", "scheduled_time", "deletion_time")
         gpus = table.integers("num_gpu")
-        table.refuse("num_gpu", (gpus < 0) | (gpus > 1024), "is no number of GPUs from 0 to 1,024")
+        table.refuse("num_gpu", (gpus < 0) | (gpus > 1024), "is not a number of GPUs from 0 to 1,024")
         created_s = submission_times(table, "creation_time", is_sorted=False)
         deleted_s = table.numbers("deletion_time")
         scheduled_s = table.numbers("scheduled_time", may_lack=True)

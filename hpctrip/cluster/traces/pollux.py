@@ -219,7 +219,7 @@ def read_application(folder: Path) -> Application:
     spread.require("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
     placement = list(packed.texts("placement"))
     wrong = np.array([not text.isdigit() for text in placement], bool)
-    packed.refuse("placement", wrong, "is no row of digits")
+    packed.refuse("placement", wrong, "is not a row of digits")
     for table in (packed, spread):
         step_s, sync_s = table.numbers("step_time"), table.numbers("sync_time")
         table.refuse("step_time", (step_s <= sync_s) | (sync_s < 0), "is not above sync_time")

@@ -91,7 +91,7 @@ class Drawing:
             return made is not None and made[1].decode() == self.figure
 
         hint = "choose another --out, or --overwrite"
-        refuse_other(path, is_of_this_figure, f"no picture of the figure {self.figure}", hint)
+        refuse_other(path, is_of_this_figure, f"not a picture of the figure {self.figure}", hint)
         what = f"not the table that belongs to {path}"
         refuse_other(numbers, lambda text: digest(text) in ours, what, hint)
 

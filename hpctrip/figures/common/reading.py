@@ -151,29 +151,19 @@ RUNS_ARGUMENT = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS
 """The parameters of a source that reads results files."""
 _TRACES = (
     click.Argument(["traces"], metavar="TRACES"),
-    click.Option(
-        ["--column"],
-        type=click.Choice(["production", "measured"]),
-        default="production",
-        show_default=True,
-        help="Which utilisation; some published files hold the measured one only.",
-    ),
-    click.Option(
-        ["--flags"],
-        type=click.Choice(["true-is-bad", "true-is-good"]),
-        default="true-is-bad",
-        show_default=True,
-        help="What true means in the flag columns.",
-    ),
-    click.Option(
-        ["--time-unit"],
-        type=click.Choice(["us", "ms", "s"]),
-        default="us",
-        show_default=True,
-        help="Unit of a column `time`.",
+    *(
+        click.Option([name], type=click.Choice(choices), default=choices[0], show_default=True, help=about)
+        for name, choices, about in (
+            (
+                "--column",
+                ("production", "measured"),
+                "Which utilisation; some published files hold the measured one only.",
+            ),
+            ("--flags", ("true-is-bad", "true-is-good"), "What true means in the flag columns."),
+            ("--time-unit", ("us", "ms", "s"), "Unit of a column `time`."),
+        )
     ),
 )
-
 RUNS = Source(
     "results files, folders or quoted patterns", RUNS_ARGUMENT, _all_runs, of_many=True, of_study=list
 )

@@ -33,7 +33,7 @@ class Chirps(Component):
     num_speakers: int = Field(50, ge=2, le=100_000)
     """Speakers, each of whom says every word `repetitions` times."""
     repetitions: int = Field(4, ge=1, le=1000)
-    """Clips of a word by one speaker. All clips together are at most a million, of 8 kB each."""
+    """Clips of a word by one speaker. At most a million clips in all, of 8 kB each."""
     noise: float = Field(0.05, ge=0, le=10)
     """Standard deviation of the white noise, as a fraction of the tone's greatest amplitude."""
 

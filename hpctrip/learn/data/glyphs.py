@@ -89,7 +89,7 @@ class Glyphs(Component):
     """Drawing of the synthetic glyphs (used only with `data = "glyphs"`)."""
 
     distortion: float = Field(1.0, ge=0, le=3)
-    """Scales rotation, slant, stretch, shift, thickness and the elastic field; 0 is clean print, 1 the default task."""
+    """Scales rotation, slant, stretch, shift, thickness and the elastic field; 0 is clean print."""
     noise: float = Field(0.05, ge=0, le=1)
     """Standard deviation of the pixel noise, as a fraction of full white."""
     frequencies: Literal["byclass", "uniform"] = "byclass"
@@ -170,10 +170,10 @@ class Writers(Glyphs):
     `data = "glyphs"`)."""
 
     writers: int = Field(100, ge=1, le=100_000)
-    """Synthetic writers: owners of a natural partition. Each has one font, and a slant, size and stroke of its own."""
+    """Synthetic writers: owners of a natural partition. Each has its own font, slant, size and stroke."""
     samples: int = Field(200, ge=2, le=100_000)
-    """Characters that a writer draws, on average (FEMNIST: 226); a writer's own number is half to twice that. All
-    writers together draw at most 10 million, of 784 bytes each."""
+    """Mean number of characters per writer (FEMNIST: 226); each writer has half to twice that. At most 10 million in
+    all, of 784 bytes each."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -57,7 +57,7 @@ def image_table(path: Path) -> Table:
 def paths_in(path: Path, table: Table) -> list[Path]:
     """The images that a CSV file names, relative to its folder. InputError names the first that is not there."""
     files = [path.parent / name for name in table.texts("path")]
-    table.refuse("path", np.array([not file.is_file() for file in files], bool), "is no file")
+    table.refuse("path", np.array([not file.is_file() for file in files], bool), "is not a file")
     return files
 
 
@@ -77,5 +77,5 @@ def _pixels(files: Sequence[Path], side: int, mode: str) -> Iterator[np.ndarray]
             with Image.open(file) as image:
                 yield np.asarray(ImageOps.fit(ImageOps.exif_transpose(image).convert(mode), (side, side)))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            problem = f"is no image that Pillow reads ({error})"
+            problem = f"is not an image that Pillow reads ({error})"
             raise InputError(str(file), problem, "repair it, or take it out") from None

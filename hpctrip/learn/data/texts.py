@@ -124,8 +124,7 @@ class Sentences(Component):
     roles: int = Field(100, ge=1, le=100_000)
     """Speaking roles: owners of a natural partition."""
     characters: int = Field(4_000, ge=81, le=10_000_000)
-    """Characters that a role speaks, on average; a role's own number is between half and twice that. All roles together
-    speak at most 200 million."""
+    """Mean number of characters per role; each role has half to twice that. At most 200 million in all."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

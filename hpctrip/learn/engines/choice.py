@@ -60,21 +60,22 @@ class BlockRule:
 
 
 class EngineChoice(Component):
-    """Training of a block of sites: the engine, its precision, and the size of a block."""
+    """Training of a block of sites: engine, precision, and block size."""
 
     name: _Name = "auto"
     """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
     precision: Precision = "float32"
-    """Precision of matrix products and convolutions in training; anything but float32 changes results, in the third
-    digit or so. tf32 does nothing on a CPU."""
+    """Precision of matrix products and convolutions in training; tf32 and bfloat16 change results in about the third
+    digit. tf32 has no effect on a CPU."""
     deterministic: bool = True
-    """On GPUs, only algorithms that give the same bits every time; an operation that has none ends the run with its
-    name. false: any algorithm. CPUs have no others."""
+    """On GPUs, use only deterministic algorithms; an operation without one ends the run with its name. false: any
+    algorithm. CPU algorithms are always deterministic."""
     sites_per_block: _BlockSize = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)
-    """Hosts that the scenario is sized for, however many there are: stacked blocks are made small enough that a round's
-    sites fill them. Absent: all blocks but the last are full. Changes the last bits, as `sites_per_block` does."""
+    """Number of hosts that the scenario is sized for, independent of the actual number: stacked blocks are small
+    enough to give every host one. Absent: all blocks except the last are full. Changes the last bits, like
+    `sites_per_block`."""
 
     def prepare(self, device: torch.device) -> None:
         """Set up PyTorch for this device, before anything is computed on it."""

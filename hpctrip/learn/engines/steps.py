@@ -54,7 +54,7 @@ def allow_tf32(precision: Precision) -> None:
 
 
 def be_deterministic() -> None:
-    """Let PyTorch use only algorithms that give the same bits every time; called before anything is computed on a GPU.
+    """Let PyTorch use only bitwise reproducible algorithms; called before anything is computed on a GPU.
 
     cuBLAS needs a workspace of fixed size for it. Filling every new tensor, which PyTorch adds, would only find
     mistakes.

@@ -47,6 +47,12 @@ class Workload(Component):
         """Raises InputError where the key `model` names code, `file.py:Name`, that is not there."""
         own_model(getattr(self, "model", None), 1)
 
+    @property
+    def model_place(self) -> str:
+        """The input key by which messages name the model."""
+        model = getattr(self, "model", None)
+        return f"workload.model = {model!r}" if code_name(model) else config_key("workload", self)
+
     def check_partition(self, partition: Partition, num_sites: int) -> None:
         """Raises InputError where the training set, as far as the input sets its size (`train_samples`), cannot be
         shared out to the sites."""
@@ -163,9 +169,9 @@ class SampledWorkload(PreparedWorkload):
     """Base of the prepared workloads of whose data a run may take a random subset."""
 
     train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all."""
+    """Number of training samples, a random subset by the run's seed. Absent: all."""
     test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test samples, likewise. None: all."""
+    """Number of test samples, a random subset by the run's seed. Absent: all."""
 
     def subset(self, part: str, num_samples: int, source: str, seed: int) -> np.ndarray:
         """Sorted indices of a random subset of the `num_samples` that `source` has of a part: as many as the key

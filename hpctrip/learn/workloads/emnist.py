@@ -65,9 +65,9 @@ class CharacterImages(SampledWorkload):
     batch_size: ClassVar[int] = 20
 
     model: Literal["light", "leaf"] | CodeName = "light"
-    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
-    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28;
-    `"file.py:Name"`: a class or function of yours that Name(num_classes) makes a model, which takes [B, 1, 28, 28]."""
+    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes); `leaf`:
+    5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28;
+    `"file.py:Name"`: your own class or function; Name(num_classes) returns a model, which takes [B, 1, 28, 28]."""
 
     def cnn_task(self, folder: Path, train: Dataset, test: Dataset, num_classes: int, about: str) -> Task:
         """The task of the CNN on these sets of a prepared folder; `about` describes them, besides their sizes."""
@@ -102,11 +102,11 @@ class Emnist(CharacterImages):
     has_owners: ClassVar[bool] = False
 
     data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
-    """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
+    """`"glyphs"`: synthetic characters rendered from fonts, no download; otherwise the directory of the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
-    """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
-    alike, with the frequencies that `glyphs.frequencies` says."""
+    """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it selects the characters and merges the
+    same cases, with the frequencies of `glyphs.frequencies`."""
     glyphs: Glyphs = Glyphs()
     """Drawing of the synthetic glyphs, by default 60,000 to train on and 10,000 to test on, at most 10 million; ignored
     with data from a directory."""

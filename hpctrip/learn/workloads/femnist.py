@@ -48,9 +48,9 @@ class Femnist(CharacterImages):
     data: Annotated[PathName, Reads(unless="glyphs", find=partial(files.all_parts, **_FILES))] = Field(
         "glyphs", min_length=1
     )
-    """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
-    a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
-    writer's samples, drawn at random from the run's seed, are to train on."""
+    """`"glyphs"`: synthetic characters by synthetic writers, no download; otherwise a JSON file of LEAF, gzipped or
+    not, or a folder of them. Folders `train` and `test` define the split; without them, a random nine tenths of each
+    writer's samples, by the run's seed, are training samples."""
     glyphs: Writers = Writers()
     """Writers of the synthetic glyphs; ignored with data from files."""
 

@@ -61,23 +61,24 @@ class Llm(PreparedWorkload):
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
 
     model: Annotated[PathName, Reads(unless="tiny")] = Field("tiny", min_length=1)
-    """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; else the
-    directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of
-    its code is run. With a large vocabulary lower `evaluate.batch_size`: the logits have one number per token of it."""
+    """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; otherwise the
+    directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of its
+    code is run. With a large vocabulary, lower `evaluate.batch_size`: the logits have one number per token of the
+    vocabulary."""
     pretrain_steps: int = Field(300, ge=0, le=1_000_000)
-    """Steps of 16 blocks that pretrain `tiny`, once per machine and setting (its cache keeps it), on the first tenth of
-    every text, which no site gets. 0: its weights are random. Ignored with a model from a directory."""
+    """Pretraining steps of `tiny`, of 16 blocks each, once per machine and setting (then cached), on the first tenth
+    of every text, which no site gets. 0: random weights. Ignored with a model from a directory."""
     adapter: Literal["lora", "qlora", "full"] = "lora"
-    """The parameters that are trained and sent. `lora`: adapters; `qlora`: adapters over a base in 4 bits (the
-    extra `[qlora]`; slow on a CPU); `full`: all parameters."""
+    """Parameters that are trained and sent. `lora`: adapters; `qlora`: adapters over a base in 4 bits (the extra
+    `[qlora]`; slow on a CPU); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
     data: Annotated[PathName, Reads(unless="sentences", find=_text_files)] = Field("sentences", min_length=1)
-    """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
-    text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
+    """`"sentences"`: synthetic text by invented roles, no download; otherwise a file or a folder of .txt and .json
+    files, gzipped or not. A text file has one owner; a JSON object {"owner": "text"} has many."""
     block_tokens: int = Field(128, ge=1, le=32_768)
-    """Tokens of a sample: texts are cut into blocks, and each of their tokens predicts the next. What is left at a
-    text's end is left out."""
+    """Tokens per sample: texts are cut into blocks, and each token predicts the next. An incomplete block at a text's
+    end is omitted."""
     sentences: Sentences = Sentences()
     """Amount of synthetic text; ignored with data from files."""
 

@@ -51,9 +51,9 @@ class OwnData(SampledWorkload):
     batch_size: ClassVar[int] = 20
 
     owner: str | None = None
-    """The column, or the array, that names the owner of each training sample, for partition.kind = "natural"."""
+    """Column or array with the owner of each training sample, for partition.kind = "natural"."""
     test_fraction: float = Field(0.1, gt=0, lt=1)
-    """Share of the samples that is held out, drawn from the run's seed, where the data have no test set."""
+    """Share of the samples that is held out, at random by the run's seed, if the data have no test set."""
 
     @property
     def origin(self) -> str:
@@ -129,19 +129,19 @@ def _scaled(inputs: torch.Tensor) -> torch.Tensor:
 
 @WORKLOADS.add
 class Images(OwnData):
-    """Your own images: a folder with a folder for each class, or a CSV file with the columns path and label."""
+    """Your own images: a folder with a subfolder per class, or a CSV file with the columns path and label."""
 
     kind: ClassVar[str] = "images"
     data: Annotated[PathName, Reads(find=image_files)] = Field(min_length=1)
-    """A folder whose folders are the classes, perhaps below `train` and `test`; or a CSV file with the columns `path`,
-    relative to its folder, `label`, and perhaps that of `owner`."""
+    """A folder whose subfolders are the classes, optionally below `train` and `test`; or a CSV file with the columns
+    `path`, relative to its folder, `label`, and optionally that of `owner`."""
     image_size: int = Field(32, ge=8, le=1024)
-    """Pixels of a side to which images are scaled, after a square is cut from their middle."""
+    """Side length in pixels of the scaled images, which are cropped to a central square."""
     channels: Literal[1, 3] = 3
     """3: colours, 1: grey."""
     model: Literal["light", "leaf"] | CodeName = "light"
-    """The CNN of emnist for images of this size and number of channels, or `"file.py:Name"`: a class or function of
-    yours that Name(num_classes) makes a model, which takes [B, channels, image_size, image_size] from -1 to 1."""
+    """The CNN of emnist for images of this size and number of channels, or `"file.py:Name"`: your own class or
+    function; Name(num_classes) returns a model, which takes [B, channels, image_size, image_size] from -1 to 1."""
 
     def content(self) -> str:
         """The digest of all files."""
@@ -202,16 +202,16 @@ def _array_files(data: str) -> list[Path]:
 
 @WORKLOADS.add
 class Arrays(OwnData):
-    """Your own arrays of numbers with labels: NumPy files, or a torch Dataset that a function of yours makes."""
+    """Your own arrays with labels: NumPy files, or a torch Dataset from your own function."""
 
     kind: ClassVar[str] = "arrays"
     data: Annotated[PathName, Reads(find=_array_files)] = Field(min_length=1)
     """An .npz file, or a folder of .npy files, with the arrays `x` [n, ...] and `y` [n], or `x_train`, `y_train`,
-    `x_test` and `y_test`; or `"file.py:function"`, which returns a torch Dataset of (x, y) or (x, y, owner), or two of
-    them, to train and to test on. Every rank calls it."""
+    `x_test` and `y_test`; or `"file.py:function"`, which returns a torch Dataset of (x, y) or (x, y, owner), or a
+    training and a test one. Every rank calls it."""
     model: Literal["mlp"] | CodeName = "mlp"
-    """`mlp`: one hidden layer of 128 units; or `"file.py:Name"`: a class or function of yours that Name(num_classes)
-    makes a model. It takes [B, ...] float32: bytes from -1 to 1, other numbers as they are."""
+    """`mlp`: one hidden layer of 128 units; or `"file.py:Name"`: your own class or function; Name(num_classes) returns
+    a model. It takes [B, ...] float32: bytes from -1 to 1, other numbers as they are."""
 
     def check_data(self) -> None:
         """The files; the function."""

@@ -16,11 +16,13 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
+from hpctrip.config.identity import Added
+from hpctrip.config.plugins import CodeName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.texts import VERSION, Sentences, roles_from_json, roles_from_text
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload, own_model
 
 WINDOW = 80
 """Characters that the model sees before the one that it predicts."""
@@ -51,18 +53,21 @@ class Shakespeare(SampledWorkload):
     data: Annotated[PathName, Reads(unless="sentences", find=partial(files.all_parts, **_FILES))] = Field(
         "sentences", min_length=1
     )
-    """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
-    folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
-    text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
+    """`"sentences"`: synthetic text by invented roles, no download; otherwise a file or a folder of files, gzipped or
+    not, which are combined: LEAF's JSON (folders `train` and `test` define the split; otherwise every role is split by
+    time), JSON of the form {"play/ROLE": text}, or plain text (.txt) in blocks of `ROLE:` and its lines."""
     predict: Literal["last", "every"] = "last"
     """Characters to predict from a window of 80. `last`: the one that follows it (LEAF); `every`: after each of the 80
     the next one, 80 predictions for the same work, in loss and accuracy (McMahan et al. 2017). The model is the
     same."""
+    model: Added[Literal["lstm"] | CodeName] = "lstm"
+    """`lstm`: LEAF's; `"file.py:Name"`: a class or function of yours that Name(80) makes a model, which takes [B, 80]
+    int64, the symbols' numbers, and gives [B, 80] logits; with `every` [B, 80, 80], for each character."""
     stride: int | None = Field(None, ge=1)
-    """Characters from the start of one window to the next. None: 1 with `last` (LEAF's), 80 with `every`: every
-    character is then predicted once."""
+    """Characters from the start of one window to the next. Absent: 1 with `last` (as in LEAF), 80 with `every`, so
+    that every character is predicted once."""
     min_characters: int = Field(WINDOW + 1, ge=WINDOW + 1)
-    """Roles that speak fewer are left out. 81: those without a single window."""
+    """Roles with fewer characters are omitted. 81: those without a single window."""
     sentences: Sentences = Sentences()
     """Amount of synthetic text; ignored with data from files."""
 
@@ -86,7 +91,8 @@ class Shakespeare(SampledWorkload):
             train=train,
             test=test,
             num_classes=len(ALPHABET),
-            build_model=partial(CharLSTM, len(ALPHABET), every=self.predict == "every"),
+            build_model=own_model(self.model, len(ALPHABET))
+            or partial(CharLSTM, len(ALPHABET), every=self.predict == "every"),
             prepare=torch.Tensor.long,
             loss=next_character_loss,
             source=f"{self.origin}: {num_roles:,} roles{short}, {len(train):,} training and {len(test):,} test windows",
@@ -96,7 +102,7 @@ class Shakespeare(SampledWorkload):
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
-        settings: dict[str, Any] = self.resolve().model_dump(exclude={"data", "sentences"})
+        settings: dict[str, Any] = self.resolve().model_dump(exclude={"data", "model", "sentences"})
         paths: dict[str, list[Path]] = {}
         if self.synthetic:
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}

@@ -17,11 +17,13 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
+from hpctrip.config.identity import Added
+from hpctrip.config.plugins import CodeName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, speech
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload, own_model
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
@@ -43,22 +45,25 @@ class Speech(SampledWorkload):
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
     data: Annotated[PathName, Reads(unless="chirps", find=speech.clip_files)] = Field("chirps", min_length=1)
-    """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
-    .flac), or a tar archive of one, compressed or not."""
+    """`"chirps"`: synthetic words of synthetic speakers, no download; otherwise a folder of
+    `word/speaker_nohash_n.wav` (or .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)
-    """The words to recognise, which are the classes in this order. None: all that there are, sorted (35 in the whole
-    set). The others' clips are left out."""
+    """The words to recognise; they are the classes in this order, and clips of other words are omitted. Absent: all
+    words, sorted (35 in the whole set)."""
     split: Literal["official", "speaker"] = "official"
     """`official`: tested on the clips in testing_list.txt, trained on those in neither list; `speaker`: all clips are
-    used, `test_fraction` of the speakers, drawn from the run's seed, is held out for testing. In both no speaker is on
-    two sides. Chirps are always split by speaker."""
+    used, `test_fraction` of the speakers, drawn from the run's seed, is held out for testing. In both, no speaker is
+    on both sides. Chirps are always split by speaker."""
     test_fraction: float = Field(0.2, gt=0, lt=1)
-    """Speakers held out where the split is by speaker."""
+    """Share of speakers held out if the split is by speaker."""
     client_map: Annotated[PathName | None, Reads()] = Field(None, min_length=1)
-    """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner of
-    a training clip is then its client; clips without one are not trained on. None: the owner is the speaker."""
+    """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner
+    of a training clip is then its client; clips without one are omitted. Absent: the owner is the speaker."""
+    model: Added[Literal["kwt"] | CodeName] = "kwt"
+    """`kwt`: the Keyword Transformer; `"file.py:Name"`: your own class or function: Name(num_classes) returns a
+    model of inputs [B, 98, 40]: 40 coefficients of 98 frames."""
     depth: int = Field(12, ge=1, le=24)
-    """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
+    """Number of transformer blocks of `kwt`: 12 is KWT-1; fewer train faster, but are another model."""
     chirps: Chirps = Chirps()
     """Synthesis of the synthetic words; ignored with data from files."""
 
@@ -87,7 +92,7 @@ class Speech(SampledWorkload):
             train=train,
             test=test,
             num_classes=num_classes,
-            build_model=partial(KWT, num_classes, self.depth),
+            build_model=own_model(self.model, num_classes) or partial(KWT, num_classes, self.depth),
             prepare=torch.Tensor.float,
             loss=F.cross_entropy,
             source=f"{self.origin}: {num_classes} words, {len(train):,} training clips of {owners}, {len(test):,} test "

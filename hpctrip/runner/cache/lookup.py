@@ -123,7 +123,7 @@ class CacheLookup:
             return 'timing.compute = "measured": rounds depend on how long they take here, so all are trained'
         if checkpoint is not None and checkpoint.metadata.get("learning_key") != self.learning_key:
             return (
-                "the store is not used: the rounds so far were trained with another hpctrip or torch, or on another "
+                "the cache is not used: the rounds so far were trained with another hpctrip or torch, or on another "
                 "machine, so that their last bits may differ"
             )
         return ""
@@ -161,7 +161,7 @@ class CacheLookup:
                     has_reported = True
                     # shows the watchdog that this rank is alive: the other run's round may take as long as that run's
                     # own limits allow
-                    self.aggregator.ranks.phase.enter("store", draft.round)
+                    self.aggregator.ranks.phase.enter("cache", draft.round)
                     time.sleep(pause_s)
                     pause_s = min(2 * pause_s, POLL_S[1])
             files.locks.give_back(key)

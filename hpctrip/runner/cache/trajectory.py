@@ -33,9 +33,10 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file, replace_file, unwritable
-from hpctrip.record.checkpoint import Model, history_arrays, history_of
+from hpctrip.record.checkpoint import Model, history_arrays
 from hpctrip.record.container import Arrays, Container
 from hpctrip.record.lock import is_at
+from hpctrip.record.schema import history_of
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.step import Draft

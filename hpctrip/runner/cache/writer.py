@@ -18,15 +18,15 @@ from hpctrip.sim.step import Draft, State
 
 
 class CacheInput(Component):
-    """A cache of trained rounds. Every run that trains the same and chooses the same cohorts takes its rounds from the
-    cache, bit for bit, whatever its clock, network or power. No key here changes a result."""
+    """A cache of trained rounds. A run with the same training and the same cohorts reuses cached rounds, bitwise,
+    whatever its clock, network or power. No key here changes a result."""
 
     path: PathName | None = None
-    """The folder of the cache. Any number of runs may share it at the same time, and it may be removed at any time.
-    Absent: no cache."""
+    """The folder of the cache. Several runs may share it simultaneously, and it may be removed at any time. Absent: no
+    cache."""
     keep_every: int = Field(10, ge=1)
-    """Rounds between two cached models. A run whose rounds are cached in part trains again from the last model among
-    them. A model includes the state of all sites (error feedback, kept optimisers)."""
+    """Rounds between two cached models. A run with partly cached rounds trains from the last cached model. A model
+    includes the state of all sites (error feedback, kept optimisers)."""
     max_gb: float = Field(20.0, gt=0)
     """Largest size of the cache in GB. The least recently used models are removed first, then rounds."""
 
@@ -104,8 +104,8 @@ class CacheWriter:
         elif before != params_digest and not self._differs:
             self._differs = True
             self._say(
-                f"warning: round {row.round}, trained again, gave other bits than those in the store: "
-                "training does not repeat itself here"
+                f"warning: round {row.round}, trained again, differs from the cached one: training is not bitwise "
+                "reproducible here"
             )
 
     def close(self) -> None:
@@ -126,4 +126,4 @@ class CacheWriter:
         except HpctripError as error:
             self._works = False
             self.close()
-            self._say(f"warning: the store is not filled any more: {error}")
+            self._say(f"warning: the cache is no longer filled: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
@@ -15,14 +15,13 @@ from hpctrip.base.errors import cause
 from hpctrip.base.text import printable
 from hpctrip.config.component import Component, Registry
 from hpctrip.ranks.base import Phase
+from hpctrip.record.schema import TABLES
 from hpctrip.sim.rounds import RoundRow
 
 LIMIT_S = 10.0
 """Longest time that one call may take."""
 REASON = "callbacks."
 """Beginning of the stop reason of a run that a callback has ended; the callback's name follows."""
-_TABLES = ("cohort", "candidates")
-"""The fields of a row that are tables of their own."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Callback(Component):
     start_limit_s: ClassVar[float] = 10.0
     """Longest time that `start` may take. All other calls have 10 s."""
     enabled: bool = True
-    """false: it is not called, as if its table were absent."""
+    """false: disabled, as if its table were absent."""
 
     def check(self) -> None:
         """Raise InputError, with a hint, where a package that it needs is not installed. Called before the run."""
@@ -110,7 +109,7 @@ CALLBACKS = Registry("callback")
 
 def scalars(row: RoundRow) -> dict[str, int | float]:
     """The numbers of a round, {column: value} as in the table /rounds of the results file."""
-    return {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _TABLES}
+    return {name: getattr(row, name) for name in TABLES["rounds"]}
 
 
 class Callbacks:

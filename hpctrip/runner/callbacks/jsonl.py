@@ -26,8 +26,8 @@ class Jsonl(Callback):
 
     kind: ClassVar[str] = "jsonl"
     path: PathName | None = Field(None, min_length=1)
-    """The file: a new run replaces it after its first round, a resumed run continues it; no link and no file of another
-    kind. Absent: FILE.h5.jsonl beside the results FILE.h5."""
+    """The file. A new run replaces it after its first round; a resumed run continues it. Links and other kinds of
+    files are refused. Absent: FILE.h5.jsonl beside the results FILE.h5."""
 
     _results: Path
     _before: tuple[RoundRow, ...]
@@ -40,7 +40,7 @@ class Jsonl(Callback):
         path = self._path(results)
         if os.path.realpath(path) == os.path.realpath(results):
             raise InputError(str(path), "is the results file of the run", HINT)
-        what = "no file of a run's rounds as JSON"  # it is empty before the first round
+        what = "not a file of a run's rounds as JSON"  # it is empty before the first round
         refuse_other(path, lambda content: not content or content.startswith(_FIRST), what, HINT)
 
     def start(self, run: RunFacts) -> None:

@@ -24,12 +24,12 @@ _PACE_S = 1.0
 
 @CALLBACKS.add
 class Prometheus(Callback):
-    """Writes the file FILE.h5.prom on rank 0's machine, replaced as a whole after a round: `hpctrip_rounds_total`,
+    """Writes the file FILE.h5.prom on rank 0's machine, replaced atomically after a round: `hpctrip_rounds_total`,
     `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file, FILE.h5.
-    The wall time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the
-    energy of every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the
-    run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every machine
-    and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
+    The wall time of every rank, `hpctrip_phase_seconds_total`, also has the labels `rank`, `host` and `phase`; the
+    energy of every machine, `hpctrip_energy_joules_total`, has `host` and `phase`. These two count from this start of
+    the run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every
+    machine and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
 
     kind: ClassVar[str] = "prometheus"
     folder: PathName | None = Field(None, min_length=1)
@@ -62,7 +62,7 @@ class Prometheus(Callback):
         """Write the counters as they stand; those of the run include the rounds of earlier starts."""
         folder = Path(self.folder) if self.folder else run.path.parent
         self._file = folder / f"{run.path.name}{SUFFIX}"
-        what, hint = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
+        what, hint = "not a file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
         refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
         remove_leftovers(self._file)
         self._label, self._hosts, self._power_w = {"run": run.path.name}, {}, {}

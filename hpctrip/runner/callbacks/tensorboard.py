@@ -21,13 +21,12 @@ _FLUSH_S = 10
 class TensorBoard(Callback):
     """Writes the numbers of every round for TensorBoard: `tensorboard --logdir results`.
 
-    The step is the round; in `learning/accuracy_by_simulated_second` it is the simulated time, on which runs are
-    compared.
+    The step is the round; in `learning/accuracy_by_simulated_second` it is the simulated time, for comparing runs.
     """
 
     kind: ClassVar[str] = "tensorboard"
     folder: PathName | None = Field(None, min_length=1)
-    """Folder of the event files, for this run alone. Absent: FILE.h5.tensorboard beside the results FILE.h5."""
+    """Folder of the event files of this run only. Absent: FILE.h5.tensorboard beside the results FILE.h5."""
 
     start_limit_s: ClassVar[float] = 60.0  # importing TensorBoard from a shared file system
     _folder: Path

@@ -63,38 +63,26 @@ def signal_files(value: str) -> list[Path]:
     return paths
 
 
-def zone_rows(
-    zone: Sequence[str] | str,
-    time_us: Sequence[int],
-    value: Sequence[float],
-    rank: Sequence[int] | int = 0,
-) -> pd.DataFrame:
-    """Rows of a file: the zone, the microseconds since 1970, and the value per kilowatt-hour, NaN where it is missing.
-    A value of higher `rank` replaces others of its zone and time."""
-    rows = {"zone": zone, "time_us": time_us, "value": value, "rank": rank}
-    return pd.DataFrame(rows).astype({"value": float})
-
-
 class FileSignal(SignalModel):
     """Base of the signals from files."""
 
     contradiction: ClassVar[str] = "keep one of them"
     """Way out where two rows of a zone and time differ."""
     path: Annotated[PathName, Reads(find=signal_files)]
-    """A file, a folder or a pattern of files; several files may be of one zone or of several."""
+    """A file, a folder or a pattern of files, of one or several zones."""
     start: Moment | None = None
-    """Time of the data at which simulated time begins, in UTC unless it has an offset, e.g. "2022-06-01T00:00". Absent:
-    that of the other dated series (carbon, price, power) if one of them names it, else the first that all of them
-    know."""
+    """Time of the data at which simulated time starts, in UTC unless it has an offset, e.g. "2022-06-01T00:00".
+    Absent: the `start` of another dated series (carbon, price, power), or else the first time common to all."""
     at_end: Literal["wrap", "raise"] = "wrap"
-    """When simulated time outlasts the data: start them again, or stop with an error."""
+    """At the end of the data: repeat them, or stop with an error."""
     site_column: str | None = None
-    """The column of the sites' CSV file that names each site's zone; absent: each draws one by the seed."""
+    """Column of the sites' CSV file with each site's zone; absent: zones are drawn at random."""
     longest_gap_s: Seconds = Field(6 * 3600.0, gt=0)
-    """Missing values are bridged by the one before, up to this time between two of them; a longer gap is an error."""
+    """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
-        """The `zone_rows` of one file. Raises InputError that names file, line and value."""
+        """The rows of one file: zone, time_us (since 1970), value for a kilowatt-hour (NaN: missing), and rank; a value
+        of higher rank replaces others of its zone and time. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
@@ -188,11 +176,11 @@ def _cut(rows: pd.DataFrame, calendar: Calendar) -> Signal:
 
 @SIGNALS.add
 class CsvSignal(FileSignal):
-    """CSV files with a column of times and one of numbers for a kilowatt-hour. A zone is a file, or a value of a
-    column.
+    """CSV files with a column of times and a column of values per kilowatt-hour. Each file, or each value of a column,
+    is a zone.
 
-    Where clocks are set back, two equal local times are told apart by the order of a zone's rows, which may rise or
-    fall; times that are skipped in spring are refused.
+    When clocks are set back, the order of a zone's rows, rising or falling, distinguishes two equal local times; times
+    that clocks skip in spring are refused.
     """
 
     kind = "csv"
@@ -200,16 +188,16 @@ class CsvSignal(FileSignal):
     """2: times that clocks show twice in rows of falling time; all dated series begin at one moment."""
     contradiction = f"keep one of them{SHOWN_TWICE}"
     time_column: str = "time"
-    """Column of the times from which values hold: ISO 8601."""
+    """Column of the start times of values: ISO 8601."""
     value_column: str = "per_kwh"
     """Column of the values: grams of CO2 in [carbon], money in [price]. Empty: missing."""
     zone_column: str | None = None
-    """Column that names the zone of a row; absent: a file is a zone, called by its name up to the first dot."""
+    """Column with the zone of a row; absent: each file is a zone, named by the file name up to the first dot."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
     unit: Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"] = "per kWh"
-    """Unit of the values: grams of CO2 or money for a kilowatt-hour or megawatt-hour; or, in [carbon], kilograms,
-    tonnes or pounds."""
+    """Unit of the values: grams of CO2 or money per kilowatt-hour or megawatt-hour; in [carbon] also kilograms, tonnes
+    or pounds."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Read the columns that the input names."""
@@ -219,7 +207,7 @@ class CsvSignal(FileSignal):
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
         time_us = column_us(table, self.time_column, self.timezone, zones)
         value = table.numbers(self.value_column, may_lack=True) * _FACTORS[self.unit]
-        return zone_rows(zones, time_us, value)
+        return pd.DataFrame({"zone": zones, "time_us": time_us, "value": value, "rank": 0})
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal; InputError where a price is in a mass, and where the column's name tells another unit."""
@@ -256,11 +244,11 @@ class CsvSignal(FileSignal):
 @SIGNALS.add
 class ElectricityMaps(FileSignal):
     """Files as Electricity Maps publishes them: `Datetime (UTC)`, `Zone Id`, and the carbon intensity in gCO2eq/kWh,
-    direct and over the life cycle. Their data are under the ODbL: attribute them, and keep them apart."""
+    direct and over the life cycle. The data are under the ODbL: attribute them, and keep them separate."""
 
     kind = "electricity-maps"
     intensity: Literal["life-cycle", "direct"] = "life-cycle"
-    """life-cycle: emissions of building the plants and of winning the fuels count, too."""
+    """life-cycle includes emissions from building the plants and from fuel production."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Read the publisher's columns, whose wording has changed over the years."""
@@ -278,24 +266,25 @@ class ElectricityMaps(FileSignal):
         zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
         table.require("Datetime (UTC)", zone)
         time_us = column_us(table, "Datetime (UTC)")
-        return zone_rows(table.texts(zone), time_us, table.numbers(columns[0], may_lack=True))
+        value = table.numbers(columns[0], may_lack=True)
+        return pd.DataFrame({"zone": table.texts(zone), "time_us": time_us, "value": value, "rank": 0})
 
 
 @SIGNALS.add
 class UkCarbonIntensity(FileSignal):
-    """Answers of api.carbonintensity.org.uk as they come, JSON: half hours in UTC with `intensity.actual` and
-    `intensity.forecast` in gCO2/kWh, of the whole country, or with forecasts alone of one region or of all regions.
+    """Unchanged JSON responses of api.carbonintensity.org.uk: half hours in UTC with `intensity.actual` and
+    `intensity.forecast` in gCO2/kWh, of the whole country, or only with forecasts, of one region or of all regions.
 
-    An answer for all regions is one zone for each of the 14 that do not overlap; England, Scotland, Wales and GB, which
-    it holds besides, are left out. The CSV files of carbonintensity.org.uk are read by kind = "csv", with time_column =
-    "Datetime (UTC)" and value_column = "Actual Carbon Intensity (gCO2/kWh)".
+    A response for all regions gives one zone for each of the 14 non-overlapping regions; its values for England,
+    Scotland, Wales and GB are ignored. The CSV files of carbonintensity.org.uk are read by kind = "csv", with
+    time_column = "Datetime (UTC)" and value_column = "Actual Carbon Intensity (gCO2/kWh)".
     """
 
     kind = "uk-carbon-intensity"
     rules = 2
     """2: all dated series begin at one moment."""
     value: Literal["actual", "forecast", "best-known"] = "best-known"
-    """Which of the two intensities; best-known: the actual one, or the forecast where no answer has that."""
+    """Actual or forecast intensity; best-known: the actual one if available, otherwise the forecast."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Zones: GB, or the names of regions."""
@@ -305,10 +294,10 @@ class UkCarbonIntensity(FileSignal):
                 (zone, half_hour["from"], *self._intensity(**half_hour["intensity"]))
                 for zone, half_hour in _half_hours(json.loads(text)["data"])
             ]
-            zones, times, values, ranks = zip(*rows, strict=True) if rows else ([], [], [], [])
-            return zone_rows(zones, moments_us(times), values, ranks)
+            frame = pd.DataFrame(rows, columns=["zone", "time_us", "value", "rank"])
+            return frame.assign(time_us=moments_us(frame["time_us"])).astype({"value": float})
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            problem = f"is no answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
+            problem = f"is not an answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
             raise InputError(place, problem, "give one as it was sent") from None
 
     def _intensity(

@@ -151,11 +151,11 @@ class NoSignal(SignalModel):
 
 @SIGNALS.add
 class Constant(SignalModel):
-    """One number at every site and every time."""
+    """The same value at every site and every time."""
 
     kind = "constant"
     per_kwh: float = Field(ge=-HIGHEST, le=HIGHEST)
-    """Grams of CO2 in [carbon], or money in [price], for a kilowatt-hour."""
+    """Grams of CO2 in [carbon], or money in [price], per kilowatt-hour."""
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """One zone."""
@@ -169,11 +169,11 @@ class Daily(SignalModel):
 
     kind = "daily"
     mean: float = Field(ge=-HIGHEST, le=HIGHEST)
-    """Mean over the day, for a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
+    """Mean over the day, per kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
     swing: float = Field(0.0, ge=0, le=HIGHEST)
     """Amplitude around the mean."""
     peak_hour: float = Field(19.0, ge=0, lt=24)
-    """Local hour at which it is highest."""
+    """Local hour of the maximum."""
     spread: bool = True
     """Whether each site draws one of 24 time zones, from the stream (seed, "zone"). false: it is midnight everywhere at
     the simulated time 0."""

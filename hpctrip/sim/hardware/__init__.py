@@ -1,4 +1,4 @@
-"""The hardware of a site: what its power is worth in training speed, and what it draws."""
+"""The hardware of a site: its training speed for a given power, and its power draw."""
 
 from hpctrip.config.component import import_all
 from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput

@@ -33,11 +33,11 @@ class Throughput(Component):
     gpu_power_w: Watts = Field(400.0, gt=0)
     """Power of one busy GPU with its share of the server (400 W: the rating of an A100 SXM)."""
     host_w: Watts = Field(0.0, ge=0)
-    """Power of the server besides, for each GPU that is on, busy or idle (0: it is counted in gpu_power_w)."""
+    """Additional server power per GPU that is on, busy or idle (0: included in gpu_power_w)."""
     idle_w: Watts = Field(55.0, ge=0)
-    """Power of a GPU that is on and waits (55 W: about that of an A100 SXM)."""
+    """Power of an idle GPU that is on (55 W: about that of an A100 SXM)."""
     pue: float = Field(1.10, ge=1)
-    """Power usage effectiveness: power of the site over power of its computers (1.10: Google's fleet)."""
+    """Power usage effectiveness: power of the site divided by power of its computers (1.10: Google's fleet)."""
 
     def full_power_w(self) -> float:
         """Power of a site whose GPUs all run at full speed."""
@@ -78,7 +78,7 @@ class Throughput(Component):
 
 @THROUGHPUT_MODELS.add
 class Linear(Throughput):
-    """Throughput is proportional to power (paper Sec. 5.1), all of which is drawn."""
+    """Throughput is proportional to power (paper Sec. 5.1), and all power is drawn."""
 
     kind = "linear"
 
@@ -89,15 +89,14 @@ class Linear(Throughput):
 
 @THROUGHPUT_MODELS.add
 class Gpus(Throughput):
-    """As many whole GPUs as the power is enough for, each at full power: n = min(N, floor(power_w / gpu_power_w))
-    (Eq. 6).
+    """As many whole GPUs as the power allows, each at full power: n = min(N, floor(power_w / gpu_power_w)) (Eq. 6).
 
-    power_w = P * site_power_w / pue is what reaches the GPUs. Below the power of one GPU the throughput is 0.
+    power_w = P * site_power_w / pue is the power of the GPUs. Below the power of one GPU the throughput is 0.
     """
 
     kind = "gpus"
     site_power_w: Watts | None = None
-    """Power of the site at P = 1. By default exactly what all its GPUs need: num_gpus * gpu_power_w * pue."""
+    """Power of the site at P = 1. By default the power of all its GPUs: num_gpus * gpu_power_w * pue."""
 
     @model_validator(mode="after")
     def _powers_one_gpu(self) -> Self:
@@ -152,14 +151,14 @@ Point = Annotated[list[Fraction], Field(min_length=2, max_length=2)]
 class Capped(Throughput):
     """All GPUs run under a power cap: a measured curve of throughput against cap, linear between its points.
 
-    Below the smallest measured cap P_1 (about the smallest that the driver accepts) GPUs have to be switched off and
-    the rest run at P_1: throughput is then proportional to power, a straight line from (0, 0) to the first point.
-    GPUs are taken to draw their cap; the kind `curve` knows what was drawn under it.
+    Below the smallest measured cap P_1 (about the smallest that the driver accepts) some GPUs are switched off and the
+    rest run at P_1: throughput is then proportional to power, from (0, 0) to the first point. GPUs are assumed to draw
+    their cap; the kind `curve` uses the measured draw.
     """
 
     kind = "capped"
     gpu: str = "V100"
-    """Name of the curve: a measured GPU, "V100" or "A40" (sources: MEASURED_CURVES), or that of your own."""
+    """Name of the curve: a measured GPU, "V100" or "A40" (sources: MEASURED_CURVES), or the name of your own."""
     curve: list[Point] | None = None
     """Your own curve: [[power_fraction, throughput_fraction], ...], rising, ending at [1, 1]. Needs its own `gpu`."""
 

@@ -50,11 +50,11 @@ class OperatingPoints(Throughput):
     """
 
     gpu_power_w: Watts | None = Field(None, gt=0)
-    """Power limit of a GPU: faster points that draw more are left out. Absent: none."""
+    """Power limit of a GPU: points that draw more are ignored. Absent: none."""
     site_power_w: Watts | None = Field(None, gt=0)
-    """Power of the site at P = 1; absent: exactly what all its GPUs need at the fastest point."""
+    """Power of the site at P = 1; absent: the power of all its GPUs at the fastest point."""
     choice: Literal["most-throughput", "least-energy"] = "most-throughput"
-    """Which levels a site runs."""
+    """Operating point that a site chooses."""
 
     def points(self) -> Points:
         """Operating points of one GPU: at least one, all positive. Raises InputError where their file is unusable."""
@@ -126,9 +126,9 @@ class Clocks(OperatingPoints):
 
     kind = "clocks"
     gpu: GPUS.field() = Field(default_factory=dict, validate_default=True)
-    """The model: "a100", "a40", or either with numbers of your own."""
+    """The model: "a100" or "a40", whose numbers can be overridden."""
     idle_w: Watts | None = Field(None, ge=0)
-    """Power of a GPU that is on and waits; absent: the model's."""
+    """Power of an idle GPU that is on; absent: the model's."""
 
     def resolve(self) -> Self:
         """The same with the model's idle power where none is set."""
@@ -146,15 +146,15 @@ _LARGEST = 1e12
 
 @THROUGHPUT_MODELS.add
 class Curve(OperatingPoints):
-    """GPUs at the operating points of a table: a row for each with `watts`, drawn on average, and
-    `samples_per_second`, in any unit of work; other columns (`clock_mhz`, `cap_watts`) are for people.
+    """GPUs at the operating points of a table, one per row: `watts`, the mean draw, and `samples_per_second`, in any
+    unit of work; other columns (`clock_mhz`, `cap_watts`) are informative.
 
     The tables of the package are means over the measured workloads (traces/SOURCES.md of the source tree).
     """
 
     kind = "curve"
     gpu: Literal["A100", "A40", "A40-caps", "P100-caps", "RTX6000-caps", "V100-caps"] | None = None
-    """A table of the package: at locked clocks, or under power caps. Absent: that of `path`, else A100."""
+    """A built-in table, at locked clocks or under power caps. Absent: that of `path`, or else A100."""
     path: Annotated[PathName | None, Reads()] = None
     """Your own table, a CSV file."""
 

@@ -95,4 +95,4 @@ def best_first(score: np.ndarray) -> np.ndarray:
     return np.argsort(-score, kind="stable")
 
 
-POLICIES = Registry("policy", default="powertrip")
+POLICIES = Registry("policy", default="powertrip", required=Policy.select)

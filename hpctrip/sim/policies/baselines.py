@@ -23,7 +23,7 @@ from hpctrip.sim.view import SiteView
 
 @POLICIES.add
 class AllSites(Policy):
-    """The whole fleet (Sec. 3.2: select all sites)."""
+    """All sites (Sec. 3.2: select all sites)."""
 
     kind = "all"
 
@@ -67,7 +67,7 @@ class FixedRadius(Policy):
 
 @POLICIES.add
 class HighestPower(FixedOrDynamic):
-    """Sites by power alone (Sec. 3.1), whatever their WAN; k sites, or as many as Algorithm 1 chooses."""
+    """Sites ranked only by power (Sec. 3.1); k sites, or as many as Algorithm 1 chooses."""
 
     kind = "highest-power"
 
@@ -78,7 +78,7 @@ class HighestPower(FixedOrDynamic):
 
 @POLICIES.add
 class LowestLatency(FixedOrDynamic):
-    """Sites by delay alone (Sec. 3.1), whatever their power; k sites, or as many as Algorithm 1 chooses."""
+    """Sites ranked only by delay (Sec. 3.1); k sites, or as many as Algorithm 1 chooses."""
 
     kind = "lowest-latency"
 
@@ -89,8 +89,8 @@ class LowestLatency(FixedOrDynamic):
 
 @POLICIES.add
 class FirstBack(FixedOrDynamic):
-    """Sites by when they return, c_i / P_i + L_i: what a round waits for, instead of a mix of power and cost. k sites,
-    or as many as Algorithm 1 chooses."""
+    """Sites ranked by finishing time c_i / P_i + L_i, instead of a mix of power and cost; k sites, or as many as
+    Algorithm 1 chooses."""
 
     kind = "first-back"
     rules = 2
@@ -105,8 +105,8 @@ class FirstBack(FixedOrDynamic):
 class Static(PowerToCost, Policy):
     """The top k sites by power-to-cost at the start, the same cohort for the whole run (Sec. 3.2).
 
-    The paper's static-optimal is this policy at the best k of a sweep (Eq. 9), found offline. The script
-    slurm/emnist_static_sweep.sh runs the sweep, `hpctrip plot sweep` prints that k.
+    The paper's static-optimal is this policy with the best k of an offline sweep (Eq. 9). The script
+    slurm/emnist_static_sweep.sh runs the sweep, and `hpctrip plot sweep` prints the best k.
     """
 
     kind = "static"
@@ -123,17 +123,17 @@ class Static(PowerToCost, Policy):
 class Centralized(Policy):
     """One site at distance 0 that holds all the data, its power capped (Sec. 5.1: at 25, 50, 100 %).
 
-    Training without interruption over all the data that the sites would have held: its optimiser goes on from round to
-    round, passes over the data go on where a round ends, and Eq. 2 over a cohort of one adds the update unchanged. So
-    where a round ends only says how often the accuracy is read. No WAN loses anything, and no deadline is missed.
+    Uninterrupted training on all the data of the sites: optimiser and passes over the data continue from round to
+    round, and Eq. 2 over a cohort of one adds the update unchanged. So the length of a round only sets how often the
+    accuracy is evaluated. There are no WAN losses or missed deadlines.
     """
 
     kind = "centralized"
     power_fraction: float = Field(0.25, gt=0, le=1)
     """The cap: the site's power fraction at all times."""
     rounds_per_epoch: int = Field(100, ge=1)
-    """Number of rounds into which one pass over the data is cut, so that accuracy is read as often as with N sites
-    (default: a round visits as many samples as one of the paper's 100 sites holds)."""
+    """Number of rounds per pass over the data, so that accuracy is evaluated as often as with N sites (default: a
+    round visits as many samples as one of the paper's 100 sites has)."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The one site."""

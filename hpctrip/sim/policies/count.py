@@ -35,21 +35,21 @@ class DynamicCount(Component):
     """window: all k within `window` of the last one (Sec. 3.3). prefix: walk the ranking from the top and keep adding
     while E improves (Sec. 4)."""
     window: int = Field(20, ge=1)
-    """w: how far k may move in one round."""
+    """w: maximum change of k in one round."""
     patience_rounds: int = Field(3, ge=1)
     """Consecutive votes for fewer sites before the cohort shrinks."""
     gain: Literal["scaled", "log", "measured"] = "scaled"
     """dA(k). scaled: g (k / k_r) ln(1 + k_r) / ln(1 + k). log: g ln(1 + k) / ln(1 + k_r), whose normaliser does not
-    depend on k: it stalls at 13 to 27 of 100 sites and cannot give Fig. 10. measured, not in the paper: g s(k_r) / s(k)
-    with the slowdown s of k sites that `goodput` expects by the measured noise (sim/noise.py)."""
+    depend on k: it stalls at 13 to 27 of 100 sites and cannot reproduce Fig. 10. measured, not in the paper: g s(k_r)
+    / s(k) with the slowdown s of k sites that `goodput` derives from the measured noise (sim/noise.py)."""
     trend_rounds: int = Field(5, ge=1)
     """Number of last rounds over which g_r is the mean accuracy gain per round."""
     min_gain: float = Field(1e-4, gt=0)
     """Floor of g_r."""
     round_time: Literal["mean-power", "clock"] = "mean-power"
-    """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: as `timing.clock` will charge it."""
+    """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: the time by `timing.clock`."""
     objective: OBJECTIVES.field() = Field(default_factory=dict, validate_default=True)
-    """The quantity that is maximised, and the sites that are preferred for it."""
+    """The quantity that is maximised, and its preference among sites."""
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""

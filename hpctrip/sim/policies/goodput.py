@@ -19,41 +19,41 @@ from hpctrip.sim.view import SiteView
 
 @POLICIES.add
 class Goodput(Policy):
-    """All sites that are back within the deadline T that maximises gain / T.
+    """All sites that finish within the deadline T that maximises gain / T.
 
-    Sites are sorted once by when they return; within a deadline everybody who returns costs nothing more, so only N
-    deadlines matter. A cohort of worth m (its sites, of which one that has not trained lately counts more) brings a
-    gain of l / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress that all sites would, where nu is the
-    measured noise-to-signal ratio (sim/noise.py) and l the mean work of its sites over that of all: a site that visits
-    half as many samples takes half as long a step. The form is that of McCandlish et al. 2018, Eq. 2.6, with sites in
-    place of samples; `noise_weight` is below 1 because steps here are shorter than the longest that the noise would
-    allow. A cohort that trains again and again fits its own data, its mean update shrinks, and nu grows: so small
-    cohorts are left before they level off."""
+    Sites are sorted once by finishing time; further sites that finish within a deadline do not lengthen the round, so
+    only N deadlines matter. A cohort of weight m (its number of sites, of which those that have not trained recently
+    count more) makes l / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress of all sites. Here nu is the
+    measured noise-to-signal ratio (sim/noise.py), and l the mean work of its sites divided by that of all: a site that
+    visits half as many samples makes half as long a step. The form is that of McCandlish et al. 2018, Eq. 2.6, with
+    sites in place of samples; `noise_weight` is below 1 because steps here are shorter than the noise would allow. A
+    cohort that trains repeatedly fits its own data, its mean update shrinks, and nu grows: so small cohorts are
+    abandoned before they level off."""
 
     kind = "goodput"
     rules = 2
     """2: sites weigh by their work, nu is that of equal work, and a site that would miss the deadline is not asked."""
     initial_noise: float = Field(INITIAL_NOISE, gt=0, le=1e9)
-    """nu before anything is measured."""
+    """nu before the first measurement."""
     measured: bool = True
-    """Whether nu is that of the training so far; false: it stays at `initial_noise`."""
+    """Whether nu is measured during training; false: it stays at `initial_noise`."""
     smoothing: float = Field(SMOOTHING, ge=0, le=0.9)
-    """Weight of the past in the averages that nu is made of; they reach back 64 rounds."""
+    """Weight of the past in the averages for nu, over at most 64 rounds."""
     noise_weight: float = Field(NOISE_WEIGHT, gt=0, le=1e6)
-    """How much the noise of the mean update slows training down; 1: as with the best step length for it."""
+    """Effect of the noise of the mean update on progress; 1: as with the optimal step length."""
     weigh_work: bool = True
-    """Whether l is counted; false: all sites are taken to make steps of one length."""
+    """Whether l is used; false: all sites are assumed to make equally long steps."""
     coverage: float = Field(1.0, ge=0, le=1e6)
-    """How much more a site counts that has not trained for some rounds: 1 + coverage ln(1 + rounds); 0: no more."""
+    """Extra weight of a site that has not trained for some rounds: 1 + coverage ln(1 + rounds); 0: none."""
     growth: float = Field(2.0, gt=1, le=1e9)
-    """By which factor a cohort may grow from one round to the next, at most, as nu is an estimate."""
+    """Maximum growth factor of a cohort from one round to the next, because nu is an estimate."""
     min_sites: int = Field(2, ge=1, le=10_000_000)
-    """The smallest cohort: of one site alone no noise can be measured."""
+    """Smallest cohort; the noise of a single site cannot be measured."""
     local_work: Literal["fixed", "adaptive"] = "fixed"
-    """Training of a site in a round. fixed: that of [train]. adaptive: a multiple of it after AdaComm (Wang & Joshi
-    2019): more while communication takes most of a round's time, less as the loss falls."""
+    """Amount of local training in a round. fixed: as in [train]. adaptive: a multiple of it, as in AdaComm (Wang &
+    Joshi 2019): more while communication dominates a round, less as the loss falls."""
     max_local_work: int = Field(8, ge=1, le=MOST_LOCAL_WORK)
-    """The largest such multiple."""
+    """Maximum multiple."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Every deadline is a candidate: k sites, their gain, T and gain / T."""

@@ -21,14 +21,15 @@ from hpctrip.sim.view import SiteView
 @POLICIES.add
 class FedCS(Policy):
     """Nishio & Yonetani 2019, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge",
-    Protocol 2 and Algorithm 3: of a random share C of the sites, greedily those that lengthen the round least, until
-    the next would miss the deadline. There uploads follow one another; here a round lasts as the clock says."""
+    Protocol 2 and Algorithm 3: from a random share C of the sites, greedily choose those that lengthen the round
+    least, until the next would miss the deadline. In the paper uploads are sequential; here the clock determines the
+    length of a round."""
 
     kind = "fedcs"
     deadline_s: Seconds = Field(60.0, gt=0)
     """T_round. The paper's 3 minutes are those of mobile phones."""
     fraction: float = Field(1.0, gt=0, le=1)
-    """C: the share of the sites that is asked for its resources every round."""
+    """C: share of the sites that are candidates in a round."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The longest prefix of those asked, by when they return, that keeps the deadline; at least one site."""
@@ -44,8 +45,8 @@ class FedCS(Policy):
 class PowerOfChoice(Policy):
     """Cho, Wang & Joshi 2020, "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice
     Selection Strategies", Sec. 4, the variant rpow-d that costs no extra communication: d candidates are drawn by
-    their share of the data, and of them the k train whose loss was largest when they last trained; a site that never
-    trained comes first, one that cannot be back before the round's deadline, or has no power, last."""
+    their share of the data, and the k with the largest last loss train. Sites that never trained come first; sites
+    that cannot finish before the round's deadline, or have no power, come last."""
 
     kind = "power-of-choice"
     rules = 2
@@ -53,7 +54,7 @@ class PowerOfChoice(Policy):
     k: int = Field(10, ge=1)
     """Cohort size (m in the paper)."""
     candidates: int = Field(30, ge=1)
-    """d: how many are drawn; at least k, at most all sites."""
+    """d: number of candidates; at least k, at most all sites."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The k of largest known loss among d; samples stand for data, and work for samples."""
@@ -67,25 +68,25 @@ class PowerOfChoice(Policy):
 
 @POLICIES.add
 class TiFL(Policy):
-    """Chai et al. 2020, "TiFL: A Tier-based Federated Learning System", Sec. 4: sites are cut into tiers by response
-    latency, every round one tier is drawn, and k of its sites at random. Tiers that do worse are drawn more often,
-    each as long as it has credits; a site that does not answer in time is in no tier. The paper judges a tier by its
-    accuracy on test data of its sites; no site has such data here, so it is judged by the loss of its sites when they
-    last trained. The chances change with every interval (the paper: only if the last tier's accuracy has not risen).
-    Tiers are those of the present power; a past round counts for the tier in which its first site is."""
+    """Chai et al. 2020, "TiFL: A Tier-based Federated Learning System", Sec. 4: sites are divided into tiers by
+    response latency; every round draws a tier, and k of its sites at random. Worse tiers are drawn more often, as long
+    as they have credits; a site that does not answer in time is in no tier. The paper rates a tier by its accuracy on
+    test data of its sites; sites have no such data here, so their last training loss is used. The probabilities change
+    with every interval (the paper: only if the last tier's accuracy has not risen). Tiers follow the present power; a
+    past round counts for the tier of its first site."""
 
     kind = "tifl"
     rules = 2
     """2: credits by tier, and an interval."""
     k: int = Field(10, ge=1)
-    """Cohort size; a tier with fewer sites trains whole."""
+    """Cohort size; a tier with fewer sites trains completely."""
     tiers: int = Field(5, ge=1, le=1000)
-    """How many; equally many sites in each."""
+    """Number of tiers of equal size."""
     credits: int = Field(40, ge=1)
-    """How many rounds the second tier may train, the third half of that, the next a third, ...; the fastest as many as
-    it is drawn. (The paper gives slow tiers fewer, and no numbers.)"""
+    """Number of rounds that the second tier may train; the third tier has half of that, the next a third, and so on;
+    the fastest tier has no limit. (The paper gives slow tiers fewer, without numbers.)"""
     interval: int = Field(20, ge=1)
-    """I: number of rounds after which the chances of the tiers change; in the beginning they are equal."""
+    """I: number of rounds after which the probabilities of the tiers change; they start equal."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """k sites of one tier, as tiers are now."""
@@ -122,18 +123,18 @@ class TiFL(Policy):
 class Oort(Policy):
     """Lai et al. 2021, "Oort: Efficient Federated Learning via Guided Participant Selection", Algorithm 1 (training).
 
-    A site's utility is |B_i| sqrt(mean loss^2), clipped, plus a bonus for not having trained for long, times
-    (T / t_i)^alpha where its time t_i is beyond the preferred one T. Most of the cohort is drawn by utility, the rest
-    among sites that have never trained, by speed. The pacer raises T when the utility that rounds bring has fallen. Of
-    a site's losses their mean is known, and stands for the root of their mean square; the bonus counts in units of the
-    largest utility. The constants are the paper's and its implementation's. Left out: the blacklist of sites that were
-    chosen too often, and the 1.3 K that are asked so that K are back, as all who can be back are."""
+    A site's utility is |B_i| sqrt(mean loss^2), clipped, plus a bonus for not having trained for long, times (T /
+    t_i)^alpha if its time t_i exceeds the preferred time T. Most of the cohort is drawn by utility, the rest by speed
+    among sites that have never trained. The pacer raises T when the utility of rounds has fallen. The mean of a site's
+    losses replaces the root of their mean square; the bonus is in units of the largest utility. The constants are
+    those of the paper and its implementation. Omitted: the blacklist of sites that were chosen too often, and the
+    selection of 1.3 K sites for K updates, because all sites that can finish do."""
 
     kind = "oort"
     k: int = Field(10, ge=1)
     """Cohort size K."""
     exploration: float = Field(0.9, ge=0, le=1)
-    """epsilon: the share of sites that are new, in the first round."""
+    """epsilon: share of new sites in the first round."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
     """Its factor from round to round."""
     min_exploration: float = Field(0.2, ge=0, le=1)
@@ -141,15 +142,15 @@ class Oort(Policy):
     straggler_penalty: float = Field(2.0, ge=0, le=100)
     """alpha."""
     preferred_percentile: float = Field(30.0, gt=0, le=100)
-    """T in the beginning: this percentile of the sites' times."""
+    """Initial T, as a percentile of the sites' times."""
     pacer_step: float = Field(10.0, ge=0, le=100)
-    """By how much the pacer raises that percentile."""
+    """Step by which the pacer raises that percentile."""
     pacer_rounds: int = Field(20, ge=1)
     """W: the pacer compares the last W rounds with the W rounds before them."""
     cutoff: float = Field(0.95, gt=0, le=1)
-    """c: sites are drawn among those of at least this share of the utility that the cohort's last would have."""
+    """c: sites are drawn among those with at least this share of the utility of the cohort's last site."""
     clip_percentile: float = Field(95.0, gt=0, le=100)
-    """Utilities above this percentile count as it."""
+    """Utilities are clipped at this percentile."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Sites that have trained are exploited, the others explored."""
@@ -208,30 +209,29 @@ def _drawn(sites: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Gen
 
 @POLICIES.add
 class FedZero(Policy):
-    """The k sites of the largest weighted statistical utility that can finish within the shortest round in which k can
-    (Wiesner et al., e-Energy 2024, Sec. 4; arXiv 2305.15092).
+    """The k sites with the largest weighted statistical utility that can finish within the shortest round in which k
+    can (Wiesner et al., e-Energy 2024, Sec. 4; arXiv 2305.15092).
 
-    A site that has trained is blocked, and released again at random, the later the more often it trained, so that all
-    sites take part. What differs from the paper: excess energy is the power that a site has to spare, P_i, where the
-    grid is clean enough, and no two sites share it; power is expected as the profiler expects it ([forecast]); a site
-    does all its work or none of it (the paper: from one epoch to five, at other speeds), so that the integer program is
-    a choice of the best k; a free site that is not chosen is drawn for again in the next round (the paper: it stays
-    free); where fewer than k are free and fit, others fill up (the paper waits).
+    A site that has trained is blocked and released at random, the later the more often it trained, so that all sites
+    take part. Differences from the paper: excess energy is a site's spare power P_i, if the grid is clean enough, and
+    sites do not share it; expected power is that of [forecast]; a site does all its work or none (the paper: one to
+    five epochs, at other speeds), so that the integer program reduces to the best k; the release of an unchosen free
+    site is drawn again in the next round (the paper: it stays free); if fewer than k suitable sites are free, others
+    are added (the paper waits).
     """
 
     kind = "fedzero"
     k: int = Field(10, ge=1)
     """Cohort size."""
     longest_round_s: Seconds = Field(3600.0, gt=0)
-    """d_max: a site that needs longer for its work and its transfer is chosen only if there are not enough others."""
+    """d_max: a site that needs longer for work and transfer is chosen only if others are too few."""
     step_s: Seconds = Field(60.0, gt=0)
-    """The lengths of rounds that are tried are multiples of this: the paper's minute, for rounds of up to an hour.
-    Nothing shorter is tried where sites are back sooner."""
+    """Round lengths are tried in multiples of this: the paper's minute, for rounds of up to an hour."""
     max_g_per_kwh: float | None = Field(None, ge=0, le=1e6)
-    """Power counts as excess where the grid has at most so much CO2 ([carbon]); absent: everywhere."""
+    """Maximum carbon intensity ([carbon]) at which power counts as excess; absent: no limit."""
     fairness: float = Field(1.0, ge=0, le=10)
-    """alpha: a blocked site is released with probability (p - mean p)^-alpha, or 1 where that is more; p is how often
-    it took part, the mean is over all sites. 0: at once."""
+    """alpha: a blocked site is released with probability min(1, (p - mean p)^-alpha); p is the number of its rounds,
+    and the mean is over all sites. 0: at once."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The k sites of the largest utility among those that return in time."""

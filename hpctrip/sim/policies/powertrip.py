@@ -19,15 +19,15 @@ class PowerToCost(Component):
     """Ranking by the power-to-cost score (Sec. 3.1, Eq. 8), whose weights follow the update size M.
 
     wc = M^s / (M^s + M0^s), wp = 1 - wc: small updates favour power, large ones favour closeness. The default score
-    P^wp / L^wc is a reading: in a plain wp P / (wc L) the weights cancel from the ranking.
+    P^wp / L^wc is an interpretation: in a plain wp P / (wc L) the weights cancel from the ranking.
     """
 
     score: Literal["power-law", "difference"] = "power-law"
     """power-law: P^wp / L^wc. difference: wp P - wc L, both min-max normalised over the sites."""
     reference_bytes: Bytes = Field(1.5 * GB, gt=0)
-    """M0: the update size at which power and cost weigh the same."""
+    """M0: update size at which power and cost have the same weight."""
     steepness: float = Field(1.0, ge=0)
-    """s: how fast the weights turn with M; 0 keeps both at one half."""
+    """s: how fast the weights change with M; 0 keeps both at one half."""
     power_weight: float | None = Field(None, ge=0, le=1)
     """wp, fixed; absent: follows M."""
 

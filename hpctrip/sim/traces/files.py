@@ -153,7 +153,7 @@ def read_site_power(path: str, unit: Unit | None, timezone: str = "UTC") -> tupl
         time_us = column_us(table, "time", timezone)
     else:
         time_s = table.numbers("time_s")
-        table.refuse("time_s", np.abs(time_s) > 1e10, "is no time in seconds")
+        table.refuse("time_s", np.abs(time_s) > 1e10, "is not a time in seconds")
         time_us = np.rint(time_s * 1e6).astype(np.int64)
     common = {
         "time_us": time_us,
@@ -319,7 +319,7 @@ def _read_file(path: Path, column: str, flags: Flags, time_unit: TimeUnit, timez
         time_us = column_us(table, "datetime", timezone, list(map(" ".join, zip(cells, pdus, strict=True))))
     else:
         time = table.integers("time")
-        table.refuse("time", np.abs(time) > 2**53 // _UNIT_US[time_unit], f"is no time in {time_unit}")
+        table.refuse("time", np.abs(time) > 2**53 // _UNIT_US[time_unit], f"is not a time in {time_unit}")
         time_us = time * _UNIT_US[time_unit]
     return pd.DataFrame(
         {

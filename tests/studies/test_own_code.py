@@ -1,0 +1,129 @@
+"""Studies and sweeps of a model and of data that are code of the user's own, and of CSV files of sites and power."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import hpctrip as library
+
+ROOT = Path(library.__file__).parents[1]
+
+CODE = '''
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from hpctrip.api import POLICIES, Decision, Policy
+
+
+@POLICIES.add
+class Nearest(Policy):
+    """The nearest site."""
+
+    kind = "nearest"
+
+    def select(self, sites, history, rng):
+        return Decision(sites.distance_m.argsort()[:1])
+
+
+def points():
+    x = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
+    return TensorDataset(x, (x[:, 0] > 0).long())
+
+
+class Small(nn.Sequential):
+    def __init__(self, num_classes):
+        super().__init__(nn.Linear(8, num_classes))
+
+
+class Wide(nn.Sequential):
+    def __init__(self, num_classes):
+        super().__init__(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, num_classes))
+'''
+INPUT = """
+name = "mine"
+workload = {kind = "arrays", data = "points.py:points", model = "points.py:Small"}
+sites = {kind = "csv", path = "src/sites.csv"}
+power = {kind = "csv", path = "src/power.csv"}
+policy.kind = "nearest"
+stop = {max_rounds = 2, target_accuracy = 1.0}
+"""
+STUDY = """
+name = "st"
+inputs = ["in.toml"]
+seeds = [0]
+[[axis]]
+key = "workload.model"
+values = ["points.py:Small", "points.py:Wide"]
+"""
+
+
+@pytest.fixture
+def source(folder, monkeypatch):
+    """The folder `src` of the working folder, with an input, a study, and the files that they name."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the processes of the runs
+    source = folder / "src"
+    source.mkdir()
+    texts = {"points.py": CODE, "in.toml": INPUT, "st.toml": STUDY}
+    texts["sites.csv"] = "name,rtt_ms,bandwidth_mbps\nBerlin,10,100\nRome,20,200\n"
+    texts["power.csv"] = "time,Berlin_kw,Rome_kw\n2026-01-01T00:00Z,10,20\n2026-01-01T01:00Z,20,10\n"
+    for name, text in texts.items():
+        (source / name).write_text(text)
+    return source
+
+
+def finished(folder):
+    """The runs of the table of a study, all finished."""
+    rows = pd.read_csv(folder / "runs.csv")
+    assert (rows["status"] == "finished").all(), rows
+    return rows
+
+
+def test_a_study_makes_its_runs_from_any_working_folder_and_knows_them_again(hpctrip, source, monkeypatch):
+    out = source.parent / "results"
+    assert (done := hpctrip("study", "src/st.toml", "--out", out)).code == 0, done.err
+    rows = finished(out / "st")
+    assert len(rows) == 2 and rows["params_digest"].nunique() == 2
+    elsewhere = source.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "src").symlink_to(source)  # paths of data are relative to the working folder
+    monkeypatch.chdir(elsewhere)
+    listed = hpctrip("study", "../src/st.toml", "--out", out, "--list")
+    assert [line.split()[0] for line in listed.out.splitlines()] == ["finished"] * 2, listed
+
+
+def test_a_sweep_makes_its_runs_with_paths_of_the_command_line(hpctrip, source):
+    models = ("--sweep", "workload.model=src/points.py:Small,src/points.py:Wide")
+    for command in (("run", "src/in.toml"), ("study", "src/st.toml")):
+        done = hpctrip(*command, *models, "--out", "results")
+        assert done.code == 0, done.err
+    assert "to make" not in done.out  # the sweep has made them
+    finished(source.parent / "results/mine-sweep_workload.model")
+
+
+def test_python_makes_a_study_of_a_model_in_the_working_folder(source):
+    (source.parent / "net.py").write_text(CODE.replace('"nearest"', '"other"'))
+    swept = library.study("src/in.toml", {"workload.model": "net.py:Wide"}, sweeps={"seed": [0, 1]}, out="py")
+    assert len(swept.runs) == 2
+
+
+def test_an_artifact_runs_in_a_copy_without_the_files_that_it_was_made_from(hpctrip, source, tmp_path):
+    """The commands of its README, with a plug-in, a model, and files of sites and power."""
+    study = ("study", "src/st.toml", "-o", "workload.model=src/points.py:Wide", "--out", "results")
+    assert hpctrip(*study).code == 0
+    (done := hpctrip(*study, "--artifact", "made")).out == "artifact: made, 1 of 1 runs\n", done.err
+    artifact = (tmp_path / "made").rename(tmp_path / "copy")
+    source.rename(tmp_path / "away")
+    (run_input,) = (artifact / "inputs").glob("*.toml")
+    assert str(tmp_path) not in run_input.read_text() + (artifact / "study.toml").read_text()
+    text = (artifact / "README.md").read_text().replace("IDENTITY", run_input.stem)
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("    ")]
+    assert [command[0] for command in commands] == ["sha256sum", "python", "python"]
+    for command in commands:
+        words = [sys.executable if word == "python" else word for word in command]
+        ended = subprocess.run(words, cwd=artifact, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
