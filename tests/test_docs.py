@@ -183,6 +183,8 @@ def test_images_arrays_and_the_model_of_the_docs_learn(folder, hpctrip):
             )
             ended = hpctrip(*command, *more)
             assert ended.code == 0, ended.err
+            if command == ["check", "photos.toml"]:
+                assert "# data: 300 images, 2 classes; 270 to train on, 30 to test on\n" in ended.out
             if command == ["run", "photos.toml"]:
                 run = open_run("run.h5")
                 assert run.meta["stop_reason"] == "target accuracy 0.9 reached"

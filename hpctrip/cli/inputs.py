@@ -86,6 +86,8 @@ def check(**run_input: Texts) -> None:
     for line in world.start:
         click.echo(f"# simulated time begins: {line}")
     click.echo(f"# power: {plausible.power_at_start(world)}")
+    if data := experiment.workload.described_data():
+        click.echo(f"# data: {data}")
     for line in experiment.sites.drawn():
         click.echo(f"# sites: {line}")
 

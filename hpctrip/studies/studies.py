@@ -10,7 +10,7 @@ from typing import Any
 
 from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import absolute, beside
-from hpctrip.base.text import unknown_name
+from hpctrip.base.text import did_you_mean, unknown_name
 from hpctrip.config.inputs import Tables, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.config.plugins import code_name
@@ -29,7 +29,9 @@ def study_file(name: str) -> str:
         return name
     if name in by_name:
         return str(by_name[name])
-    raise InputError(name, "no such study file", unknown_name(Path(name).stem, by_name))
+    here = [str(path) for path in Path(name).parent.glob("*.toml")] if name.endswith(".toml") else []
+    near = did_you_mean(name, here) or unknown_name(Path(name).stem, by_name)
+    raise InputError(name, "no such study file", near)
 
 
 def read_studies(

@@ -247,3 +247,10 @@ def test_the_completion_line_of_the_tutorial_works(complete):
     tutorial = Path(__file__).parents[2].joinpath("docs/tutorial.md").read_text()
     variable, value = re.search(r'`eval "\$\((\w+)=(\w+) hpctrip\)"`', tutorial).groups()
     assert "complete -o nosort -F _hpctrip_completion hpctrip" in complete(**{variable: value})
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"), [("policy.kind=none", True), ("workload={kind='images', data='none'}", False)]
+)
+def test_the_demonstration_is_announced_unless_something_of_the_users_own_is_in_it(hpctrip, line, shown):
+    assert ("demonstration on synthetic data" in hpctrip("run", "-o", line).out) == shown

@@ -194,8 +194,10 @@ def test_variants_that_go_with_few_of_many_are_no_large_grid(wrong):
     ended.check_refused(["of 0, x0, seed 1 and 299 more: policy.k = 70: there are only 6 sites"])
 
 
-def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
+def test_an_unknown_study_names_those_that_come_with_hpctrip(folder, hpctrip):
     hpctrip("study", "fig9").check_refused(["fig9: no such study file; did you mean 'fig09'?"])
+    (folder / "four.toml").touch()
+    hpctrip("study", "fourr.toml").check_refused(["no such study file; did you mean 'four.toml'?"])
     assert hpctrip("study").out.count("Fig. 9") >= 1
 
 

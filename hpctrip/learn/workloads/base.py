@@ -39,6 +39,10 @@ class Workload(Component):
     def check_data(self) -> None:
         """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
 
+    def described_data(self) -> str:
+        """Numbers of the user's samples for `check`, as far as they cost no computing; empty: none."""
+        return ""
+
     def check_model(self) -> None:
         """Raises InputError where the key `model` names code, `file.py:Name`, that is not there."""
         own_model(getattr(self, "model", None), 1)

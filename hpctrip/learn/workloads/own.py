@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from zipfile import BadZipFile
@@ -147,24 +149,36 @@ class Images(OwnData):
 
     def read(self) -> dict[str, Samples]:
         """Decode the images."""
+        return {
+            part: Samples(self._decoded(files), np.array(labels), owners)
+            for part, (files, labels, owners) in self._listed().items()
+        }
+
+    def described_data(self) -> str:
+        """The numbers of images and classes."""
+        parts = {part: labels for part, (_, labels, _) in self._listed().items()}
+        sizes, classes = {part: len(labels) for part, labels in parts.items()}, {*chain(*parts.values())}
+        if "all" in sizes:
+            test = round(self.test_fraction * sizes["all"])
+            sizes = {"train": sizes["all"] - test, "test": test}
+        train, test = (min(sizes[part], getattr(self, f"{part}_samples") or sizes[part]) for part in sizes)
+        return f"{sum(sizes.values())} images, {len(classes)} classes; {train} to train on, {test} to test on"
+
+    def _listed(self) -> dict[str, tuple[Sequence[Path], Sequence[str], np.ndarray | None]]:
+        """(files, labels, owners) of the images "train" and "test", or "all"."""
         if self.path.is_file():
             table = image_table(self.path)
             owners = None if self.owner is None else np.array(table.texts(self.owner))
-            return {
-                "all": Samples(
-                    self._decoded(paths_in(self.path, table)), np.array(table.texts("label")), owners
-                )
-            }
+            return {"all": (paths_in(self.path, table), table.texts("label"), owners)}
         if self.owner is not None:
             problem = f"{self.data} is a folder, in which images have no owners"
             raise InputError(
                 f"workload.owner = {self.owner!r}", problem, "give a CSV file with such a column"
             )
-        parts = {}
-        for part, folder in parts_of(self.path).items():
-            files, labels = zip(*in_class_folders(folder), strict=True)
-            parts[part] = Samples(self._decoded(files), np.array(labels))
-        return parts
+        return {
+            part: (*zip(*in_class_folders(folder), strict=True), None)
+            for part, folder in parts_of(self.path).items()
+        }
 
     def _decoded(self, files: Any) -> np.ndarray:
         return decoded(files, self.image_size, self.channels)
