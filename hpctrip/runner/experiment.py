@@ -313,13 +313,13 @@ def name_plugins(layers: Sequence[Tables], plugins: Iterable[str]) -> tuple[list
     if not isinstance(named, list):
         return list(layers), []
     paths = [path for path in named if isinstance(path, str)]
-    files = {os.path.realpath(os.path.expanduser(path)) for path in paths}
+    files = {os.path.abspath(os.path.expanduser(path)) for path in paths}
     code = {key: found[0] for key, value in workload.items() if (found := code_name(value))}
     for key, path in code.items():
         if not os.path.lexists(os.path.expanduser(path)):
             raise InputError(f"workload.{key} = {workload[key]!r}", f"there is no file {path}", _CODE_PATHS)
     for path in (*plugins, *code.values()):
-        if (file := os.path.realpath(os.path.expanduser(path))) not in files:
+        if (file := os.path.abspath(os.path.expanduser(path))) not in files:
             files.add(file)
             named, paths = [*named, path], [*paths, path]
     return [*layers[:-1], layers[-1] | ({"plugins": named} if named else {})], paths
