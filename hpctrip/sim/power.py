@@ -272,7 +272,7 @@ class CsvPower(PowerModel):
     at_end: Literal["wrap", "raise"] = "wrap"
     """At the end of the file: repeat it, or stop with an error."""
     start: Moment | None = None
-    """Time in the file at which simulated time starts, as in `power.kind = "trace"`; needs a column `time`."""
+    """Time of the data at which simulated time starts, as in `power.kind = "trace"`; needs a column `time`."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
 
