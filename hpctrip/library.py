@@ -171,11 +171,13 @@ def study(
     quiet: bool = False,
 ) -> pd.DataFrame:
     """Make all runs of a study that are not finished, with its tables and figures in `out`, and return its table
-    runs.csv: one row per run, with its variant, seed, results, and every setting as `input.KEY`.
+    runs.csv: one row per run, with its variant, seed, results, every setting as `input.KEY`, and the `path` of its
+    results file (empty for imported runs).
 
         runs = hpctrip.study("fig09", small=True)
         runs = hpctrip.study(sweeps={"policy.k": [5, 10], "seed": range(3)})
         runs.groupby("variant")["time_to_accuracy_s"].mean() / 3600
+        hpctrip.plot("policies", runs["path"])
 
     `source` is a study file or the name of one that comes with hpctrip; with `sweeps`, {dotted key: its values}, it is
     the input files of a run, as for `run`, of which all combinations are made. `jobs` is the number of runs side by
@@ -202,7 +204,9 @@ def study(
         if quiet:
             silent.enter_context(redirect_stdout(silent.enter_context(Path(os.devnull).open("w"))))
         run_studies(studies, None, jobs, 1, "the same call")
-    return pd.concat([pd.read_csv(each.folder / "runs.csv") for each in studies], ignore_index=True)
+    table = pd.concat([pd.read_csv(each.folder / "runs.csv") for each in studies], ignore_index=True)
+    files = map(studies[0].runs.results, table["identity"])
+    return table.assign(path=[str(file) if file.exists() else "" for file in files])
 
 
 def simulate(

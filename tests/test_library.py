@@ -69,6 +69,11 @@ def test_again_and_again_in_one_process_and_nothing_of_it_stays(tmp_path, capfd)
     assert not list(tmp_path.glob("*.lock"))
 
 
+def test_an_accuracy_in_percent_is_refused(run):
+    with pytest.raises(hpctrip.InputError, match=r"accuracy = 40: is not from 0 to 1; write 0\.4 for 40 %"):
+        run.time_to(40)
+
+
 def test_going_on_with_more_rounds(run):
     more = hpctrip.resume(
         run.path, overrides={"stop.max_rounds": 3}, out=run.path.with_name("more.h5"), quiet=True
@@ -114,6 +119,8 @@ def test_a_study_is_a_tidy_frame_with_a_row_for_each_run_and_is_made_once(tmp_pa
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*.h5")}
     pd.testing.assert_frame_equal(hpctrip.study(**grid, out=tmp_path, quiet=True), runs)
     assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*.h5")}
+    labels = hpctrip.plot("curves", runs["path"]).table["label"]
+    assert set(labels.str.strip()) == {"static k = 2", "static k = 3"}
     with pytest.raises(hpctrip.InputError, match="no such study file"):
         hpctrip.study("fig99", out=tmp_path)
     with pytest.raises(hpctrip.InputError, match="names 0 study files; name one, or give sweeps"):

@@ -55,7 +55,10 @@ class Run(ResultsFile):
         return float(self.meta.get("time_to_accuracy_s", "nan"))
 
     def time_to(self, accuracy: float) -> float:
-        """Simulated time when this accuracy was first reached, in seconds; NaN if it was not."""
+        """Simulated time when this accuracy, from 0 to 1, was first reached, in seconds; NaN if it was not. Raises
+        InputError for another number."""
+        if accuracy < 0 or accuracy > 1:
+            raise InputError(f"accuracy = {accuracy:g}", "is not from 0 to 1", "write 0.4 for 40 %")
         return schema.time_to_accuracy_s(
             zip(self.rounds["clock_s"], self.rounds["accuracy"], strict=True), accuracy
         )
