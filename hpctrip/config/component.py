@@ -174,8 +174,8 @@ def is_component(annotation: Any) -> TypeGuard[type[Component]]:
 
 
 def owner_of(field: FieldInfo) -> Registry | NamedTables | type[Component] | None:
-    """What has the keys below a field: the registry that a table's `kind` chooses from, also under names of the user's
-    own, or the class of a table of one kind; None for a field that is a key."""
+    """The definition of the keys below a field: the registry that a table's `kind` chooses from, named tables of such
+    kinds, or the class of a table of one kind; None for a field that is a key."""
     marks = (item for item in field.metadata if isinstance(item, Registry | NamedTables))
     return next(marks, field.annotation if is_component(field.annotation) else None)
 

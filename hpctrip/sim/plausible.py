@@ -1,4 +1,4 @@
-"""What `check`, `plan` and a run say about the values of a world that they cannot refuse: warnings, and its power."""
+"""Warnings of implausible values of a world, such as those in a wrong unit, and a summary of its power."""
 
 from __future__ import annotations
 

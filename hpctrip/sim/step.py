@@ -127,8 +127,8 @@ class Simulation:
             self.stop.target,
             self.forecast,
         )
-        labels = {"label_counts": self.label_counts} if self.policy.sees_labels else {}
-        return replace(view, num_samples=self.num_samples, **labels)
+        labels = self.label_counts if self.policy.sees_labels else None
+        return replace(view, num_samples=self.num_samples, labels=labels)
 
     def work_s(self, history: History) -> np.ndarray:
         """c_i: seconds of one round of local work 1 at full power, [N]; by the speed of the last round where compute is

@@ -12,25 +12,6 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import unknown_name
 
 
-class Unseen:
-    """Stands for the labels where the policy does not see them: a policy that uses it ends with one clear line."""
-
-    def __array__(self, *args: Any, **options: Any) -> np.ndarray:
-        way_out = "set sees_labels = True in the class of the policy"
-        raise InputError("policy", "uses sites.label_counts without having asked for it", way_out)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # of pickle, copy and numpy
-            raise AttributeError(name)
-        return self.__array__()
-
-    def __len__(self) -> int:
-        return len(self.__array__())
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.__array__()[index]
-
-
 @dataclass(frozen=True)
 class SiteView:
     """The profiler's view now, never the truth. Arrays [N]."""
@@ -67,9 +48,8 @@ class SiteView:
     """Money for a kilowatt-hour at the site, now; NaN: not known."""
     num_samples: np.ndarray = np.int64(0)
     """Training samples that each site holds."""
-    label_counts: np.ndarray = Unseen()
-    """How many labels of each class they have, [N, classes]; its use is an InputError unless the policy says
-    `sees_labels = True`."""
+    labels: np.ndarray | None = None
+    """`label_counts`, where the policy sees them."""
     full_power_w: float = 0.0
     """Power of a site whose GPUs all run at full speed, the mean of the sites."""
     clock_s: float = 0.0
@@ -80,6 +60,16 @@ class SiteView:
     def __len__(self) -> int:
         return len(self.power_fraction)
 
+    @property
+    def label_counts(self) -> np.ndarray:
+        """Number of labels of each class at each site, [N, classes]. Raises InputError unless the policy sets
+        `sees_labels = True`."""
+        if self.labels is None:
+            way_out = "set sees_labels = True in the class of the policy"
+            raise InputError("policy", "uses sites.label_counts without having asked for it", way_out)
+        return self.labels
+
     def __getattr__(self, name: str) -> Any:
-        """Called for names that there are not."""
-        raise AttributeError(f"sites have no {name!r}; {unknown_name(name, self.__dataclass_fields__)}")
+        """Refuse an unknown name with the names that exist."""
+        names = [*self.__dataclass_fields__, "label_counts"]
+        raise AttributeError(f"sites have no {name!r}; {unknown_name(name, names)}")

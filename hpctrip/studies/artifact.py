@@ -20,7 +20,6 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -97,7 +96,7 @@ def _fill(
     finished: list[RunState],
     about: dict[str, dict[str, Any]],
 ) -> None:
-    for name in (FILES, PLUGINS, "runs", "tables"):
+    for name in ("inputs", "runs", "tables"):
         (folder / name).mkdir(parents=True)
     for state in finished:
         (folder / "inputs" / f"{state.entry.identity}.toml").write_text(
@@ -106,15 +105,12 @@ def _fill(
         assert state.file is not None  # the run is finished
         shutil.copy(state.file, folder / "runs")
     plugins = "".join(
-        f" --plugin {shlex.quote(f'{PLUGINS}/{file.name}')}" for file in sorted((folder / PLUGINS).iterdir())
+        f" --plugin {shlex.quote(f'{PLUGINS}/{file.name}')}" for file in sorted((folder / PLUGINS).glob("*"))
     )
     axes = study.file.model_dump(exclude_none=True, exclude_defaults=True)
     (folder / "study.toml").write_text(tomli_w.dumps(axes))
     for file in [*study.folder.glob("*.csv"), study.folder / "table.md"]:
         shutil.copy(file, folder / "tables")
-    for name in (FILES, PLUGINS):
-        with suppress(OSError):  # it holds something
-            (folder / name).rmdir()
     if (study.folder / "figures").is_dir():
         shutil.copytree(study.folder / "figures", folder / "figures")
     commands = pd.DataFrame([_command(state) for state in finished])
@@ -185,7 +181,9 @@ def _about(author: str | None, terms: str | None) -> dict[str, dict[str, Any]]:
         address = terms if ":" in terms else f"https://spdx.org/licenses/{terms}"
         stated = {"@id": address, "name": terms, "description": f"The license of this folder: {address}"}
     else:
-        raise InputError(f"--license {terms}", "is no SPDX identifier and no address", "such as CC-BY-4.0")
+        raise InputError(
+            f"--license {terms}", "is neither an SPDX identifier nor an address", "such as CC-BY-4.0"
+        )
     about = {"license": stated | {"@type": "CreativeWork"}}
     if author is not None:
         who = AUTHOR.fullmatch(author)
