@@ -53,6 +53,7 @@ def contenders(
         commands["pfl"] = [str(peers["pfl"]), *start, str(HERE / "pfl_research.py"), *here]
     return commands | {
         "hpctrip sequential": [*hpctrip, 'engine.name="sequential"'],
+        "hpctrip own model": [*hpctrip, 'engine.name="sequential"', "-o", "workload.hand_written=false"],
         "hpctrip stacked": [*hpctrip, f'engine={{name="stacked", sites_per_block={block}}}'],
     }
 

@@ -1,6 +1,7 @@
 """A plug-in of hpctrip: the case as a workload, and FedAvg that leaves the final parameters where others can compare.
 
-The models of the small CNN's shapes are hpctrip's own CNN (same weights in the same order), which brings its step.
+The models of the small CNN's shapes are hpctrip's own CNN (same weights in the same order), which brings its
+hand-written step, or else a plain nn.Module such as a user brings, which autograd trains.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class PeersCase(Workload):
 
     folder: str
     """The case."""
+    hand_written: bool = True
+    """Whether the CNN is hpctrip's own."""
 
     def task(self, seed: int) -> Task:
         """Map the arrays."""
@@ -44,7 +47,7 @@ class PeersCase(Workload):
         train, test = (
             Dataset(case.array(f"{part}_images"), case.array(f"{part}_labels")) for part in ("train", "test")
         )
-        cnn = case.shape.cnn
+        cnn = case.shape.cnn if self.hand_written else None
         model = partial(CNN, *cnn, num_classes=NUM_CLASSES) if cnn else case.shape.build_model
         return Task(
             train, test, NUM_CLASSES, model, prepare, F.cross_entropy, "random pixels", synthetic=True
