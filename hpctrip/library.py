@@ -206,7 +206,8 @@ def study(
         run_studies(studies, None, jobs, 1, "the same call")
     table = pd.concat([pd.read_csv(each.folder / "runs.csv") for each in studies], ignore_index=True)
     files = map(studies[0].runs.results, table["identity"])
-    return table.assign(path=[str(file) if file.exists() else "" for file in files])
+    places = pd.Series([str(file) if file.exists() else "" for file in files], name="path", dtype=str)
+    return pd.concat([table, places], axis=1)
 
 
 def simulate(
