@@ -2,7 +2,7 @@
 
     python benchmarks/league_random.py plateaus 0..39 --to results/random
     python -m hpctrip study results/random/plateaus.toml --out results/random
-    python benchmarks/league_random.py league 0..39 --to results/random --seeds 0
+    python benchmarks/league_random.py league 0..39 --to results/random
     python -m hpctrip study results/random/league.toml --out results/random
 
 A scenario is a function of its number alone: sites, data, partition, size of updates, compute, clock, power, outages,
@@ -88,6 +88,7 @@ def scenario(number: int, folder: Path) -> dict[str, Any]:
     }[power]
     if draw.chance("outages", 0.25):
         tables["faults"] = {"mtbf_s": draw.log_uniform("mtbf", 1800, 36000), "mttr_s": 900.0}
+        tables["faults"]["deadline_s"] = 5 * compute_s + 300
     return tables
 
 
