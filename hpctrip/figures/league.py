@@ -16,7 +16,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import click
 
@@ -29,9 +28,6 @@ from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FIXED = ("static", "first-back")
 DYNAMIC = "dynamic"
@@ -72,9 +68,8 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
             look = {"color": "black", "markersize": 3, "markerfacecolor": face, "markeredgewidth": 0.6}
             axes.plot(ratio, y + place, "o", label=name if math.isfinite(ratio) else None, **look)
         style.mean_bar(axes, y, over_scenarios(own, "ratio", "is"))
-    axes.set_xscale("log")
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
-    _number(axes)
+    style.log_axis(axes)
     style.grid(axes, "x")
     style.finish(picture, f"{style.counts(numbers, 'scenario')}; {reading.provenance(runs)}")
     lines = [*summaries(table, order), *(f"scenario {name}" for name in scenarios)]
@@ -84,17 +79,6 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
             lines += [f"scenarios whose name {which}:{'' if part.any() else ' none'}"]
             lines += summaries(table[part], order) if part.any() else []
     return Drawing(picture, table, lines)
-
-
-def _number(axes: Axes) -> None:
-    """Give a logarithmic axis of ratios, on which 1 is, at least two numbers and at most a dozen."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-
-    low, high = axes.get_xlim()
-    by_decade = LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,))
-    axes.xaxis.set_major_locator(MaxNLocator(5) if high < 4 * low else by_decade)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def summaries(table: pd.DataFrame, order: Sequence[str]) -> list[str]:

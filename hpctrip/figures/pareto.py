@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST = 40
 """Largest number of points in a legible figure."""
+SPREAD = 8
+"""Largest ratio of quantities on a linear axis: beyond it the small ones would lie on each other."""
 
 
 class Panel(NamedTuple):
@@ -126,7 +128,11 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
             label=style.counted_name(row.label, row.num_seeds, 30) + ("" if reached else "*"),
         )
     axes.set_xlabel(panel.title)
-    axes.set_xlim(left=min(0.0, *table[panel.name]))
+    least, most = table[panel.name].min(), table[panel.name].max()
+    if least > 0 and most > SPREAD * least:
+        style.log_axis(axes)
+    else:
+        axes.set_xlim(left=min(0.0, least))
     axes.set_ylim(bottom=0)
     style.grid(axes, "both")
 

@@ -70,3 +70,10 @@ def test_runs_that_know_no_energy_or_have_two_currencies_are_refused(make_run):
     ]
     with pytest.raises(InputError, match="have costs in EUR, USD"):
         panels_of(read_runs(both))
+
+
+def test_quantities_that_differ_by_far_have_a_logarithmic_axis(runs):
+    (far,) = plot(runs).picture.axes  # 3 to 63 kWh
+    (near,) = plot(runs[:4]).picture.axes  # 30 to 63
+    assert (far.get_xscale(), near.get_xscale()) == ("log", "linear")
+    assert near.get_xlim()[0] == 0

@@ -210,6 +210,18 @@ def whole_numbers(axes: Axes, axis: str) -> None:
     getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
 
 
+def log_axis(axes: Axes) -> None:
+    """Make the x axis logarithmic, with at least two numbers and at most a dozen."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    by_decade = LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,))
+    axes.xaxis.set_major_locator(MaxNLocator(5) if high < 4 * low else by_decade)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
 def rows(names: Sequence[str], margin_inches: float) -> tuple[Figure, Axes]:
     """A figure with one named row for each thing to compare, from top to bottom, and so much room around the rows."""
     lines = max(name.count("\n") + 1 for name in names)
