@@ -4,11 +4,17 @@
     python -m hpctrip study results/random/plateaus.toml --out results/random
     python benchmarks/league_random.py league 0..39 --to results/random
     python -m hpctrip study results/random/league.toml --out results/random
+    python benchmarks/league_random.py rows 0..39 --to results/random      # writes rows.csv: one row a run
+    python benchmarks/league_random.py finalists 0..39 --seeds 1..2 --to results/random
+    python -m hpctrip study results/random/finalists.toml --out results/random
+    python benchmarks/league_random.py rows 0..39 --to results/random
 
 A scenario is a function of its number alone: sites, data, partition, size of updates, compute, clock, power, outages,
-and the share of the plateau that is the target. The plateau is what all sites come to together; the first study
-measures it, and the second takes it from the first one's curves. Scenarios 0 to 39 are for development. Those from 40
-on are not to be run before the selectors that they judge are frozen.
+and the share of the plateau that is the target. The plateau is the accuracy that all sites reach together in 80
+rounds; the first study measures it, and the second takes it from the first one's curves. The finalists are goodput,
+the PowerTrips and, of the fixed cohorts, the two that were the fastest with the league's seed, which run with more
+seeds. Scenarios 0 to 39 are for development. Those from 40 on are not to be run before the selectors that they judge
+are frozen.
 
 Everything is synthetic, also `varying.csv` beside the studies, which results files take for data: power traces of a
 made-up cell of twelve domains, whose power varies strongly and without correlation.
@@ -26,6 +32,7 @@ import pandas as pd
 import tomli_w
 
 from hpctrip.base.rng import stream
+from hpctrip.base.units import HOUR_S
 from hpctrip.studies.file import parse_range
 
 NAME = "random-league"
@@ -161,25 +168,35 @@ def plateaus(numbers: list[int], folder: Path) -> dict[str, Any]:
     return {"name": "plateaus", "title": "What all sites come to", "axis": [_axis(variants)], "seeds": [0]}
 
 
-def league(numbers: list[int], seeds: list[int], curves: pd.DataFrame, folder: Path) -> dict[str, Any]:
-    """The study of all policies and the grid of fixed cohorts. `curves`: of the plateaus, with their scenario."""
+def league(
+    numbers: list[int],
+    seeds: list[int],
+    curves: pd.DataFrame,
+    folder: Path,
+    finalists: dict[int, list[str]] | None = None,
+) -> dict[str, Any]:
+    """The study of all policies and the grid of fixed cohorts, or of those fixed cohorts that are named. `curves`: of
+    the plateaus, with their scenario."""
     variants = []
     for number in numbers:
         last = curves[(curves["scenario"] == number) & (curves["round"] > PLATEAU_ROUNDS - LAST_ROUNDS)]
-        share = SHARES[int(Draw(number).chance("target", 0.5))]
-        stop = {"target_accuracy": round(share * float(last["accuracy"].mean()), 4), "max_rounds": MAX_ROUNDS}
-        tables = scenario(number, folder)
+        target = round(_share(number) * float(last["accuracy"].mean()), 4)
+        tables = scenario(number, folder) | {"stop": {"target_accuracy": target, "max_rounds": MAX_ROUNDS}}
         sites = tables["sites"]["num_sites"]
         sizes = sorted({max(2, math.ceil(part * sites)) for part in FIXED})
         fixed = {f"first-back-{k}": {"kind": "first-back", "k": k} for k in sizes}
+        if finalists is not None:
+            fixed = {label: policy for label, policy in fixed.items() if label in finalists[number]}
         for label, policy in (POLICIES | fixed).items():
-            variants.append({"label": f"{number}: {label}", **tables, "policy": policy, "stop": stop})
-    return {
-        "name": "league",
-        "title": "The random league, all synthetic",
-        "axis": [_axis(variants)],
-        "seeds": seeds,
-    }
+            variants.append({"label": f"{number}: {label}", **tables, "policy": policy})
+    name = "league" if finalists is None else "finalists"
+    title = "The random league, all synthetic"
+    return {"name": name, "title": title, "axis": [_axis(variants)], "seeds": seeds}
+
+
+def _share(number: int) -> float:
+    """The share of the plateau that is the target."""
+    return SHARES[int(Draw(number).chance("target", 0.5))]
 
 
 def _axis(variants: list[dict[str, Any]]) -> dict[str, Any]:
@@ -215,22 +232,68 @@ def curves_of(folder: Path) -> pd.DataFrame:
     return curves.assign(scenario=curves["variant"].astype(int))
 
 
+def rows(numbers: list[int], folder: Path) -> pd.DataFrame:
+    """A row for each finished run of the league and its finalists, with what its scenario is."""
+    tables = [
+        pd.read_csv(file) for file in sorted(folder.glob("*/runs.csv")) if file.parent.name != "plateaus"
+    ]
+    runs = pd.concat(tables).query("status == 'finished'")
+    labels = runs["variant"].str.split(": ", n=1, expand=True)
+    runs = runs.assign(
+        scenario=labels[0].astype(int),
+        policy=labels[1],
+        hours=runs["clock_s"] / HOUR_S,
+        reached=runs["time_to_accuracy_s"].notna(),
+    )
+    kept = runs[runs["scenario"].isin(numbers)].merge(facts(numbers, folder), on="scenario")
+    return kept[[*FACTS, *RESULTS]].sort_values(["scenario", "policy", "seed"])
+
+
+FACTS = ("scenario", "workload", "sites", "clock", "power", "outages", "share", "update_gb")
+RESULTS = ("target_accuracy", "policy", "seed", "identity", "num_rounds", "hours", "reached", "best_accuracy")
+
+
+def facts(numbers: list[int], folder: Path) -> pd.DataFrame:
+    """What the scenarios are, a row each."""
+    found = []
+    for number in numbers:
+        tables = scenario(number, folder)
+        power = "varying" if "path" in tables["power"] else tables["power"]["kind"]
+        head = number, tables["workload"]["kind"], tables["sites"]["num_sites"], tables["timing"]["clock"]
+        update_gb = tables["network"]["update_bytes"] / 1e9
+        found.append((*head, power, "faults" in tables, _share(number), round(update_gb, 3)))
+    return pd.DataFrame(found, columns=[*FACTS])
+
+
+def fastest_fixed(found: pd.DataFrame) -> dict[int, list[str]]:
+    """{scenario: the two fixed cohorts that reached the target first}, of the rows of one seed."""
+    fixed = found[found["policy"].str.startswith("first-back") & found["reached"]].sort_values("hours")
+    best = fixed.groupby("scenario")["policy"].apply(lambda policies: list(policies[:2])).to_dict()
+    return {number: best.get(number, []) for number in found["scenario"].unique()}
+
+
 def main() -> None:
-    """Write a study."""
+    """Write a study, or the rows of those that have run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=["plateaus", "league"])
+    parser.add_argument("what", choices=["plateaus", "league", "finalists", "rows"])
     parser.add_argument("numbers", type=parse_range, help="i..j")
     parser.add_argument("--to", type=Path, required=True, help="folder of the studies and their results")
     parser.add_argument("--seeds", type=parse_range, default=[0], help="i..j")
     arguments = parser.parse_args()
-    folder: Path = arguments.to
+    numbers, folder = arguments.numbers, arguments.to
     folder.mkdir(parents=True, exist_ok=True)
     varying().to_csv(folder / "varying.csv", index=False)
-    if arguments.study == "plateaus":
-        study = plateaus(arguments.numbers, folder)
+    if arguments.what == "rows":
+        found = rows(numbers, folder)
+        found.to_csv(folder / "rows.csv", index=False, float_format="%.9g")
+        print(f"{folder / 'rows.csv'}: {len(found)} runs of {found['scenario'].nunique()} scenarios")
+        return
+    if arguments.what == "plateaus":
+        study = plateaus(numbers, folder)
     else:
-        study = league(arguments.numbers, arguments.seeds, curves_of(folder), folder)
-    file = folder / f"{arguments.study}.toml"
+        finalists = fastest_fixed(rows(numbers, folder)) if arguments.what == "finalists" else None
+        study = league(numbers, arguments.seeds, curves_of(folder), folder, finalists)
+    file = folder / f"{study['name']}.toml"
     file.write_text(tomli_w.dumps(study))
     print(f"{file}: {len(study['axis'][0]['variants'])} variants, {len(study['seeds'])} seeds")
 

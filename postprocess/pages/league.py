@@ -53,10 +53,10 @@ def values(results: Path) -> dict[str, str]:
     parts = {"all thirteen": goodput, "the six tuned": goodput[tuned], "the other seven": goodput[~tuned]}
     overall = [(name, *_overall(part)) for name, part in parts.items()]
     texts = {
-        "overall": _table(OVERALL, overall),
-        "scenarios": _table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
-        "field": _table(FIELD_HEAD, [_selector(name, rows_of_seed_0) for name in FIELD]),
-        "constants": _table(CONSTANTS, [_constant(k, first) for k in (20, 35)]),
+        "overall": table(OVERALL, overall),
+        "scenarios": table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
+        "field": table(FIELD_HEAD, [_selector(name, rows_of_seed_0) for name in FIELD]),
+        "constants": table(CONSTANTS, [_constant(k, first) for k in (20, 35)]),
         "ablation": _ablation(results, scenarios),
     }
     return texts | {
@@ -96,7 +96,8 @@ FIELD_HEAD = (
 CONSTANTS = ("policy", "scenarios that reached the target", "time over that of PowerTrip (95 %)", "worst")
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table as a paragraph of Markdown."""
     return f"\n\n{markdown_table(head, list(rows))}\n\n"
 
 
@@ -183,7 +184,7 @@ def _ablation(results: Path, league: dict[str, ByPolicy]) -> str:
         cells = (_hours(parts[name][label], whole[name]) for name in names)
         rows.append((words, *cells))
     rows.append((BASE, *(_hours(league[name][BASE].of_seeds([0])) for name in names)))
-    return _table(("", *names), rows)
+    return table(("", *names), rows)
 
 
 def _hours(times: Times, whole: Times | None = None) -> str:

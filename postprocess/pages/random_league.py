@@ -1,0 +1,87 @@
+"""Numbers of the random league on the page of the league, from the rows of benchmarks/league_random.py: one per run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from hpctrip.base.stats import Times
+from hpctrip.figures.league import over_scenarios, ratios
+from pages.league import GOODPUT, table
+
+FAIR = "PowerTrip, clock"
+"""The fastest of the four PowerTrips on the development scenarios."""
+FILES = {"development": "random_development.csv", "unseen": "random.csv"}
+"""{part of the page: file of rows}."""
+TO_FAIR, TO_FIXED, TOLERATED, TOLERATED_SHARE = 0.80, 0.95, 1.05, 0.1
+"""Acceptance: goodput's mean time over that of a fair PowerTrip, over that of the best fixed cohort, and the ratio to
+the latter that so many scenarios may exceed."""
+HEAD = ("measure", "goal", "result", "")
+GROUPS = ("workload", "power", "clock", "outages", "share")
+GROUP_HEAD = (
+    "scenarios with",
+    "value",
+    "number",
+    "time over that of PowerTrip",
+    "over that of the best fixed cohort",
+)
+
+
+def values(results: Path) -> dict[str, str]:
+    """{name: text}, of the parts that have rows."""
+    texts: dict[str, str] = {}
+    for part, name in FILES.items():
+        file = results / "league" / name
+        if file.exists():
+            rows = pd.read_csv(file)
+            found = of_goodput(rows)
+            facts = rows.drop_duplicates("scenario").set_index("scenario")[[*GROUPS]]
+            texts[f"{part} verdict"] = table(HEAD, [*verdicts(found)])
+            texts[f"{part} groups"] = table(GROUP_HEAD, [*groups(found.join(facts))])
+    return texts
+
+
+def of_goodput(rows: pd.DataFrame) -> pd.DataFrame:
+    """Goodput's ratios in every scenario, in the columns of `figures.league.ratios`; indexed by scenario."""
+    found = []
+    for scenario, runs in rows.groupby("scenario"):
+        times = {policy.replace("back-", "back k="): _times(own) for policy, own in runs.groupby("policy")}
+        found += [row for row in ratios(scenario, times, FAIR) if row["policy"] == GOODPUT]
+    return pd.DataFrame(found).set_index("scenario")
+
+
+def _times(runs: pd.DataFrame) -> Times:
+    return Times.of(zip(runs["seed"], runs["hours"], runs["reached"], runs["best_accuracy"], strict=True))
+
+
+def verdicts(found: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    """The rows of HEAD: what the selector was to reach, and whether it did."""
+    for name, suffix, goal in (
+        ("a fair PowerTrip", "", TO_FAIR),
+        ("the best fixed cohort", "_to_best_static", TO_FIXED),
+    ):
+        mean = over_scenarios(found, f"ratio{suffix}", f"is{suffix}")
+        met = mean.value <= goal and mean.bound in ("", "at most")
+        words = f"time over that of {name}, geometric mean (95 %)"
+        yield words, f"at most {goal:.2f}", mean.text("{:.3f}"), _met(met)
+    many = int((found["ratio_to_best_static"] > TOLERATED).sum())
+    most = int(TOLERATED_SHARE * len(found))
+    words = f"scenarios above {TOLERATED} of the best fixed cohort's time"
+    yield words, f"at most {most} of {len(found)}", str(many), _met(many <= most)
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "missed"
+
+
+def groups(found: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    """The rows of GROUP_HEAD."""
+    for group in GROUPS:
+        for value, own in found.groupby(group):
+            means = (
+                over_scenarios(own, f"ratio{suffix}", f"is{suffix}").text("{:.2f}")
+                for suffix in ("", "_to_best_static")
+            )
+            yield group, str(value), str(len(own)), *means
