@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from hpctrip.base.stats import Times
+from hpctrip.base.stats import UNKNOWN, Times
 from hpctrip.figures.league import over_scenarios, ratios
 from pages.league import GOODPUT, table
 
@@ -15,9 +15,11 @@ FAIR = "PowerTrip, clock"
 """The fastest of the four PowerTrips on the development scenarios."""
 FILES = {"development": "random_development.csv", "unseen": "random.csv"}
 """{part of the page: file of rows}."""
-TO_FAIR, TO_FIXED, TOLERATED, TOLERATED_SHARE = 0.80, 0.95, 1.05, 0.1
-"""Acceptance: goodput's mean time over that of a fair PowerTrip, over that of the best fixed cohort, and the ratio to
-the latter that so many scenarios may exceed."""
+TO_FAIR, TO_FIXED = 0.80, 0.95
+"""Goals for goodput's mean time over that of a fair PowerTrip, and over that of the best fixed cohort."""
+SLOW, SLOW_SHARE = 1.05, 0.1
+"""A scenario is slow above this ratio to the best fixed cohort, or where goodput missed the target with a seed. At most
+this share of the scenarios may be slow."""
 HEAD = ("measure", "goal", "result", "")
 GROUPS = ("workload", "power", "clock", "outages", "share")
 GROUP_HEAD = (
@@ -36,20 +38,20 @@ def values(results: Path) -> dict[str, str]:
         file = results / "league" / name
         if file.exists():
             rows = pd.read_csv(file)
-            found = of_goodput(rows)
+            of_goodput = goodput_ratios(rows)
             facts = rows.drop_duplicates("scenario").set_index("scenario")[[*GROUPS]]
-            texts[f"{part} verdict"] = table(HEAD, [*verdicts(found)])
-            texts[f"{part} groups"] = table(GROUP_HEAD, [*groups(found.join(facts))])
+            texts[f"{part} verdict"] = table(HEAD, [*verdicts(of_goodput)])
+            texts[f"{part} groups"] = table(GROUP_HEAD, [*groups(of_goodput.join(facts))])
     return texts
 
 
-def of_goodput(rows: pd.DataFrame) -> pd.DataFrame:
+def goodput_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     """Goodput's ratios in every scenario, in the columns of `figures.league.ratios`; indexed by scenario."""
-    found = []
+    table_rows = []
     for scenario, runs in rows.groupby("scenario"):
         times = {policy.replace("back-", "back k="): _times(own) for policy, own in runs.groupby("policy")}
-        found += [row for row in ratios(scenario, times, FAIR) if row["policy"] == GOODPUT]
-    return pd.DataFrame(found).set_index("scenario")
+        table_rows += [row for row in ratios(scenario, times, FAIR) if row["policy"] == GOODPUT]
+    return pd.DataFrame(table_rows).set_index("scenario")
 
 
 def _times(runs: pd.DataFrame) -> Times:
@@ -66,10 +68,11 @@ def verdicts(found: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         met = mean.value <= goal and mean.bound in ("", "at most")
         words = f"time over that of {name}, geometric mean (95 %)"
         yield words, f"at most {goal:.2f}", mean.text("{:.3f}"), _met(met)
-    many = int((found["ratio_to_best_static"] > TOLERATED).sum())
-    most = int(TOLERATED_SHARE * len(found))
-    words = f"scenarios above {TOLERATED} of the best fixed cohort's time"
-    yield words, f"at most {most} of {len(found)}", str(many), _met(many <= most)
+    missed = found["is"].isin(["at least", UNKNOWN])  # by goodput: such a ratio is no more than a lower bound
+    num_slow = int((missed | (found["ratio_to_best_static"] > SLOW)).sum())
+    most = int(SLOW_SHARE * len(found))
+    words = f"scenarios above {SLOW} of the best fixed cohort's time"
+    yield words, f"at most {most} of {len(found)}", str(num_slow), _met(num_slow <= most)
 
 
 def _met(met: bool) -> str:
