@@ -58,10 +58,16 @@ class Tally:
         """A counter's entries as the numbers that they stand for, float64."""
         return self.integers[name] / self._scales[name]
 
+    def agreed(self, name: str) -> float:
+        """The value of a counter that some ranks note alike, and the others leave at 0."""
+        values = self.values(name)
+        return float(values[np.abs(values).argmax()])
+
 
 _NANOSECONDS = 1e9
 _LOSS = 2.0**20
 _NORM = 2.0**24  # entries below 2^20 (learn/aggregate.py): up to 2^38 parameters, no norm overflows
+_COSINE = 2.0**24  # coarse: the last bits, in which the order of a sum shows, do not travel
 
 LOSSES = ("train_loss", "loss_before", "loss_after")
 """Numbers of a `SiteUpdate` that every site reports."""
@@ -80,7 +86,9 @@ EVALUATION = (
     Counter("seen"),
     Counter("loss_sum", scale=LOSS_SCALE),
     Counter("rank_evaluate_wall_s", "rank", _NANOSECONDS),
-    Counter("mean_update_norm", "rank", _NORM),  # noted, alike, by the ranks that made the server's step
+    # noted, alike, by the ranks that made the server's step
+    Counter("mean_update_norm", "rank", _NORM),
+    Counter("update_cosine", "rank", _COSINE),  # 0: unknown
     Counter("signal", "rank"),  # the number of the signal that the rank has received; 0: none
     # of the machine whose counters the rank reads; one rank of each machine does
     *(Counter(f"{phase}_wall_j", "rank", 1e6) for phase in ("record", "train", "exchange", "evaluate")),

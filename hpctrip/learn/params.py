@@ -53,6 +53,14 @@ def flatten(model: nn.Module) -> torch.Tensor:
     return torch.cat([tensor.detach().reshape(-1).float() for tensor in entries(model).values()])
 
 
+def cosine(x: torch.Tensor, y: torch.Tensor) -> float:
+    """That of the angle between two vectors; 0 where one of them is 0."""
+    import torch
+
+    lengths = float(torch.linalg.vector_norm(x)) * float(torch.linalg.vector_norm(y))
+    return float(x @ y) / lengths if lengths > 0 else 0.0
+
+
 def digest(flat: torch.Tensor) -> str:
     """16 hex digits of the BLAKE2 hash of the parameters' bytes: equal digests mean bit-identical models."""
     return hashlib.blake2b(flat.detach().cpu().contiguous().numpy().tobytes(), digest_size=8).hexdigest()

@@ -34,9 +34,9 @@ class Server(Component):
         """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which no update arrives."""
         raise NotImplementedError
 
-    def check(self, num_params: int) -> None:
-        """Tries a step from the initial state on a small update, before the first round. Raises InputError where the
-        state is not float64 [num_slots, P], or the new parameters are no finite float32 vector [P]."""
+    def checked_slots(self, num_params: int) -> torch.Tensor:
+        """The initial state, after a trial step from it on a small update. Raises InputError where the state is not
+        float64 [num_slots, P], or the new parameters are no finite float32 vector [P]."""
         import torch
 
         place = config_key("server", self)
@@ -50,6 +50,7 @@ class Server(Component):
             self.step(params, slots.clone(), update), params, place, "the new parameters"
         )
         check_finite(new_params, place, "the new parameters")
+        return slots
 
 
 def _zeros(num_slots: int, num_params: int) -> torch.Tensor:

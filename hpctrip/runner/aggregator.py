@@ -116,7 +116,8 @@ class Aggregator:
             diverged=trained.integers["diverged"] > 0,
             **{name: trained.values(column) for name, column in SITE_REPORTS.items()},
             train_wall_s=trained.values("train_wall_s"),
-            mean_update_norm=float(evaluated.values("mean_update_norm").max()),
+            mean_update_norm=evaluated.agreed("mean_update_norm"),
+            update_cosine=evaluated.agreed("update_cosine") or math.nan,
             update_norm=float(torch.linalg.vector_norm(change[: self.host.num_params])),
             eval_correct=int(evaluated.integers["correct"][0]),
             eval_seen=seen,
@@ -131,8 +132,7 @@ class Aggregator:
         train_s = trained.values("rank_train_wall_s")[hosts.start :]
         waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
         joules: dict[str, float] = {}
-        # unknown where a machine was not metered
-        if 0 < self.num_machines == evaluated.integers["metered"].sum():
+        if 0 < self.num_machines == evaluated.integers["metered"].sum():  # else unknown
             names = [f"{phase}_wall_j" for phase in PHASES]
             joules = {name: float(evaluated.integers[name].sum() / MICRO) for name in names}
             joules["wall_j"] = sum(joules.values())

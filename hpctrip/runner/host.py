@@ -21,7 +21,7 @@ from hpctrip.learn.engines.base import SiteState, SiteUpdate
 from hpctrip.learn.engines.choice import choose, why_sequential
 from hpctrip.learn.engines.steps import seed_draws, state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
-from hpctrip.learn.params import check_params, flatten, num_integers
+from hpctrip.learn.params import check_params, cosine, flatten, num_integers
 from hpctrip.learn.params import num_params as count_params
 from hpctrip.learn.task import Task, checked_model
 from hpctrip.ranks.base import Ranks, RoundTimer
@@ -75,8 +75,10 @@ class Host:
         self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
-        experiment.server.check(num_params)
-        self.slots = experiment.server.initial_slots(num_params).to(device)
+        slots = experiment.server.checked_slots(num_params)
+        last = slots.new_zeros(int(experiment.policy.compares_updates), num_params)
+        self.slots, self.num_slots = torch.cat([slots, last]).to(device), len(slots)
+        """State of the server, and the last mean update where the policy compares it; rows of the server alone."""
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
@@ -159,9 +161,9 @@ class Host:
         """The samples that a site visits in a round, as `LocalWork.visits` says."""
         return self.work.visits(self.shards[site], self.seed, site, round, times, visited)
 
-    def evaluate(self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float) -> np.ndarray:
-        """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `mean_update_norm`
-        is that of `server_step`; 0 where this rank applies none."""
+    def evaluate(self, params: torch.Tensor, assignment: Assignment, step: dict[str, float]) -> np.ndarray:
+        """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `step`: those of
+        `server_step`; none where this rank applies none."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
         self.meter.lap("exchange")
         tally = Tally(EVALUATION, len(assignment.cohort), self.ranks.size)
@@ -171,8 +173,8 @@ class Host:
             for name, count in evaluate(self.task, self.model, params, hosted).items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
-        tally.note("signal", self.signals.received, rank)
-        tally.note("mean_update_norm", mean_update_norm, rank)
+        for name, value in {"signal": self.signals.received, **step}.items():
+            tally.note(name, value, rank)
         self.meter.lap("evaluate")
         if (phases_uj := self.meter.round_uj()) is not None:
             tally.integers["metered"][rank] = 1
@@ -215,10 +217,10 @@ def _check_shapes(host: Host, model: Model, place: object) -> None:
 
 def server_step(
     host: Host, params: torch.Tensor, assignment: Assignment, total: torch.Tensor, integers: np.ndarray
-) -> tuple[torch.Tensor, float]:
+) -> tuple[torch.Tensor, dict[str, float]]:
     """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P + B], and
-    the Euclidean norm of the mean update, from the sum over all ranks [P + B + T]. Model and optimiser stay unchanged,
-    and the norm is 0, if no update arrived.
+    the counters of its mean update, from the sum over all ranks [P + B + T]. Model and optimiser stay unchanged, and
+    there are no counters, if no update arrived.
 
     Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j. Buffers
     become the mean of those of the sites, whatever the server optimiser; the integers among them are `integers` [I].
@@ -228,15 +230,19 @@ def server_step(
     diverged = tally.integers["diverged"].astype(bool)
     update = mean_update(total[: len(params)])
     if (left := float(assignment.weights[~diverged].sum())) == 0:
-        return params, 0.0
+        return params, {}
     if diverged.any():
         update /= left
-    server, trained = host.experiment.server, params[: host.num_params]
-    norm = float(torch.linalg.vector_norm(update[: host.num_params]))
-    stepped = server.step(trained, host.slots, update[: host.num_params])
+    server, trained, mean = host.experiment.server, params[: host.num_params], update[: host.num_params]
+    slots, last_update = host.slots[: host.num_slots], host.slots[host.num_slots :]
+    counters = {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
+    if len(last_update):
+        counters["update_cosine"] = cosine(last_update[0], mean)
+        last_update[0] = mean
+    stepped = server.step(trained, slots, mean)
     check_params(stepped, trained, config_key("server", server), "the new parameters")
     if not host.num_buffers:
-        return stepped, norm
+        return stepped, counters
     buffers = (params.double() + update)[host.num_params :].float()
     means = buffers[: len(buffers) - len(integers)]
-    return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), norm
+    return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), counters

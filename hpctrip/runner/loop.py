@@ -70,11 +70,11 @@ def train_round(
 ) -> tuple[torch.Tensor, np.ndarray | None, np.ndarray | None]:
     """Train one round from the global model `params` [P + B]. Returns the new model at every rank and, at rank 0, the
     counters TRAINING and EVALUATION of all ranks. A collective."""
-    ranks, mean_update_norm = host.ranks, 0.0
+    ranks, counters = host.ranks, {}
 
     def step(total: torch.Tensor) -> torch.Tensor:
-        nonlocal mean_update_norm
-        stepped, mean_update_norm = server_step(host, params, assignment, total, integers)
+        nonlocal counters
+        stepped, counters = server_step(host, params, assignment, total, integers)
         return stepped
 
     hosted, integers = host.train(params, assignment)  # 2. my blocks of sites, on my device
@@ -85,7 +85,7 @@ def train_round(
         new_params, tail = ranks.combine(hosted, len(params), step)
     with host.wall.phase("evaluate", assignment.round):
         # 4. integer counts: correct, seen
-        counts = ranks.total(host.evaluate(new_params, assignment, mean_update_norm))
+        counts = ranks.total(host.evaluate(new_params, assignment, counters))
     return new_params, tail, counts
 
 

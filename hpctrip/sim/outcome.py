@@ -59,6 +59,8 @@ class Outcome:
     """Wall time that training the site took."""
     mean_update_norm: float
     """Euclidean norm of the weighted mean of the updates that arrived (Eq. 1)."""
+    update_cosine: float
+    """Cosine of the angle between this mean update and the last one; NaN where it is not known."""
     update_norm: float
     """Euclidean norm of the change of the global model."""
     eval_correct: int
@@ -77,6 +79,7 @@ class Outcome:
             **{name: getattr(row.cohort, column) for name, column in SITE_REPORTS.items()},
             train_wall_s=row.cohort.train_wall_s,
             mean_update_norm=row.mean_update_norm,
+            update_cosine=row.update_cosine,
             update_norm=row.update_norm,
             eval_correct=row.eval_correct,
             eval_seen=row.eval_seen,
@@ -97,6 +100,7 @@ class Outcome:
             **{name: np.full(k, math.nan) for name in SITE_REPORTS},
             train_wall_s=train_wall_s,
             mean_update_norm=math.nan,
+            update_cosine=math.nan,
             update_norm=math.nan,
             eval_correct=round(accuracy * samples) if samples else 0,
             eval_seen=samples,

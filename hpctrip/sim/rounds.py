@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from hpctrip.base.rows import column, counted, spread_defaults
-from hpctrip.sim.noise import DEPTH
 
 T = TypeVar("T")
 
@@ -132,6 +131,12 @@ class RoundRow:
     noise_ratio: float = may_lack(
         "nu: update_noise / update_signal, each smoothed over the rounds (NaN: unknown)"
     )
+    update_cosine: float = may_lack(
+        "cosine of the angle between the mean update and the last one (NaN: unknown, or the policy does not use it)"
+    )
+    update_curvature: float = may_lack(
+        "a, curvature of the loss along the mean update; 1: it leads to the minimum there (NaN: unknown)"
+    )
     forecast_error: float = may_lack(
         "mean over all sites of |power fraction that the profiler expected - the true mean while the cohort computed|"
     )
@@ -203,13 +208,6 @@ class History:
             return total
 
         return self.running(("total", name, num_sites), np.zeros(num_sites), add)
-
-    def estimates(self) -> list[tuple[int, float, float, int]]:
-        """(updates that arrived, signal, noise, local work) of the last `DEPTH` rounds, for `noise_ratio`."""
-        return [
-            (row.num_arrived, row.update_signal, row.update_noise, row.local_work)
-            for row in self.rows[-DEPTH:]
-        ]
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

@@ -22,7 +22,7 @@ from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
 from hpctrip.sim.energy import SPENT
 from hpctrip.sim.forecast import PERSISTENCE, Forecast
-from hpctrip.sim.noise import estimate, noise_ratio
+from hpctrip.sim.noise import DEPTH, curvature, estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
@@ -192,19 +192,18 @@ class Simulation:
         cohort = _cohort_round(draft, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         weights = self.weights(cohort.site, arrived)[arrived]
-        num_arrived, work = len(weights), draft.local_work
         signal, noise = estimate(
             cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world)
         )
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + draft.makespan_s
-        return RoundRow(
+        row = RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
             clock_s=clock_s,
             makespan_s=draft.makespan_s,
             num_sites=len(cohort.site),
-            num_arrived=num_arrived,
+            num_arrived=len(weights),
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
             straggler=int(cohort.site[straggler]),
             straggler_compute_s=float(draft.compute_s[straggler]),
@@ -218,12 +217,12 @@ class Simulation:
             train_loss=_weighted_mean(cohort.train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
-            local_work=work,
+            local_work=draft.local_work,
             mean_update_norm=outcome.mean_update_norm,
+            update_cosine=outcome.update_cosine,
             forecast_error=_forecast_error(draft),
             update_signal=signal,
             update_noise=noise,
-            noise_ratio=noise_ratio([*before.history.estimates(), (num_arrived, signal, noise, work)]),
             **measured,
             energy_j=float(cohort.energy_j.sum()),
             **{name: float(getattr(cohort, name).sum()) for name in SPENT},
@@ -231,6 +230,8 @@ class Simulation:
             cohort=cohort,
             candidates=draft.candidates,
         )
+        rows = (*before.history.rows[-DEPTH:], row)
+        return replace(row, noise_ratio=noise_ratio(rows), update_curvature=curvature(rows))
 
 
 def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:

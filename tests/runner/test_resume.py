@@ -71,7 +71,7 @@ def undisturbed(tmp_path_factory):
 
 LEARNERS = {
     "fedavg": [],
-    "momentum": ["server.momentum=0.9"],
+    "momentum": ["server.momentum=0.9", "policy.kind=goodput"],
     "fedadam": ["server.kind=fedadam"],
     "error feedback": ["compression.kind=top-k"],
     "adaptive local work": ["policy.kind=goodput", "policy.local_work=adaptive"],
@@ -89,6 +89,23 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, undi
     starts = open_run(tmp_path / "half.h5").meta["starts"]
     assert len(starts) == 2 and starts[1].startswith("after round 2: ")
     assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
+
+
+def test_checkpoints_hold_the_mean_updates_whose_angle_is_recorded(tmp_path):
+    """After the server's own state; only if the policy compares them."""
+    made = run(tmp_path / "run.h5", "policy.kind=goodput", "server.momentum=0.9", rounds=3)
+    second, third = (checkpoints.read(tmp_path / f"run.h5.ckpt{n}").model for n in (1, 0))
+    velocity, update = third.slots
+    assert 0.9 * second.slots[0] + update == pytest.approx(velocity)
+    assert third.params - second.params == pytest.approx(velocity, abs=1e-6)
+    last = second.slots[1]
+    cosine = update @ last / np.linalg.norm(update) / np.linalg.norm(last)
+    assert abs(made.rounds["update_cosine"][2] - cosine) < 1e-7
+    assert made.rounds["update_cosine"].notna().tolist() == [False, True, True]
+    assert made.rounds["update_curvature"].notna().tolist() == [False, True, True]
+    fixed = run(tmp_path / "fixed.h5", "policy={kind='goodput', noise_weight=0.5}")
+    assert fixed.rounds["update_cosine"].isna().all()
+    assert len(checkpoints.read(tmp_path / "fixed.h5.ckpt0").model.slots) == 0
 
 
 def test_a_resumed_model_with_buffers_and_dropout_ends_with_the_same_bits(tmp_path, tiny, trained, hpctrip):

@@ -227,13 +227,15 @@ def test_a_normaliser_that_does_not_depend_on_k_stalls_far_below_the_papers_coho
 
 
 def test_the_measured_gain_weighs_sites_as_goodput_does(history):
-    """nu = 8 by the last round's 4 sites: the slowdown of k of 10 sites is 1 + 0.2 x 8 (10 - k) / 9 / k."""
+    """nu = 8 by the last round's 4 sites, and the curvature is 2/3, hence c = 0.5: the slowdown of k of 10 sites is 1 +
+    0.5 x 8 (10 - k) / 9 / k."""
     power, comm_s = np.ones(10), np.arange(1.0, 11.0)
     sites = SiteView(power, power, comm_s, comm_s, np.ones(10), 1.5e9)
-    (row,) = history((4, 0, None)).rows
-    past = History((replace(row, update_signal=1.0, update_noise=8.0),))
+    rows = history((4, 0, None), (4, 0, None)).rows
+    measured = {"update_signal": 1.0, "update_noise": 8.0, "mean_update_norm": 1.0, "update_cosine": 1 / 3}
+    past = History(tuple(replace(row, **measured) for row in rows))
     policy = PowerTrip(gain="measured")
     weighed = policy.candidates(np.arange(10), sites, 4, 0.01, past)
     k = np.arange(1, 11)
-    slower = 1 + 0.2 * 8 * (10 - k) / 9 / k
+    slower = 1 + 0.5 * 8 * (10 - k) / 9 / k
     assert weighed.gain == pytest.approx(0.01 * slower[3] / slower)

@@ -70,6 +70,12 @@ class Policy(Component):
     sees_labels: ClassVar[bool] = False
     """Whether `select` needs `SiteView.label_counts`. They are then columns of /sites in the results file."""
 
+    @property
+    def compares_updates(self) -> bool:
+        """Whether `select` needs `RoundRow.update_cosine` or `update_curvature`. The last mean update is then kept with
+        the state of the server optimiser, 8 bytes a parameter."""
+        return False
+
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Choose the cohort of the round after `history`, of which `History.running` keeps what is summed over all
         rounds. `rng` is the stream (seed, "policy", round)."""

@@ -93,8 +93,11 @@ class FirstBack(FixedOrDynamic):
     Algorithm 1 chooses."""
 
     kind = "first-back"
-    rules = 2
-    """2: a site that would miss the deadline comes last, and the objective's preference counts."""
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: a site that would miss the deadline comes last, and the objective's preference counts."""
+        return 1 + super().rules
 
     def log_score(self, sites: SiteView) -> np.ndarray:
         """-ln of the return time, [N]."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, config_key
-from hpctrip.sim.noise import bounded_noise, slowdown
+from hpctrip.sim.noise import bounded_noise, noise_weight, slowdown
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.rounds import Candidates, History, Status
@@ -41,7 +41,7 @@ class DynamicCount(Component):
     gain: Literal["scaled", "log", "measured"] = "scaled"
     """dA(k). scaled: g (k / k_r) ln(1 + k_r) / ln(1 + k). log: g ln(1 + k) / ln(1 + k_r), whose normaliser does not
     depend on k: it stalls at 13 to 27 of 100 sites and cannot reproduce Fig. 10. measured, not in the paper: g s(k_r)
-    / s(k) with the slowdown s of k sites that `goodput` derives from the measured noise (sim/noise.py)."""
+    / s(k) with the slowdown s of k sites that `goodput` derives from measured noise and curvature (sim/noise.py)."""
     trend_rounds: int = Field(5, ge=1)
     """Number of last rounds over which g_r is the mean accuracy gain per round."""
     min_gain: float = Field(1e-4, gt=0)
@@ -50,6 +50,16 @@ class DynamicCount(Component):
     """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: the time by `timing.clock`."""
     objective: OBJECTIVES.field() = Field(default_factory=dict, validate_default=True)
     """The quantity that is maximised, and its preference among sites."""
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: the measured gain weighs the noise by the measured curvature."""
+        return 2 if self.compares_updates else 1
+
+    @property
+    def compares_updates(self) -> bool:
+        """Where the gain is measured."""
+        return self.gain == "measured"
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""
@@ -81,7 +91,7 @@ class DynamicCount(Component):
             gain = trend * np.log1p(in_time) / np.log1p(before)
         else:
             counts = np.append(np.maximum(in_time, 1), before)
-            slower = slowdown(counts, len(sites), bounded_noise(history.estimates()))
+            slower = slowdown(counts, len(sites), bounded_noise(history.rows), noise_weight(history.rows))
             gain = trend * slower[-1] / slower[:-1] * (in_time > 0)
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.sim.noise import INITIAL_NOISE, NOISE_WEIGHT, SMOOTHING, bounded_noise, slowdown
+from hpctrip.sim.noise import INITIAL_NOISE, SMOOTHING, bounded_noise, noise_weight, slowdown
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy, best_first
 from hpctrip.sim.rounds import Candidates, History, LastSeen, RoundRow, Status
 from hpctrip.sim.timing import prefix_in_time, prefix_mean, prefix_round_s, return_s
@@ -23,12 +23,12 @@ class Goodput(Policy):
 
     Sites are sorted once by finishing time; further sites that finish within a deadline do not lengthen the round, so
     only N deadlines matter. A cohort of weight m (its number of sites, of which those that have not trained recently
-    count more) makes l / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress of all sites. Here nu is the
-    measured noise-to-signal ratio (sim/noise.py), and l the mean work of its sites divided by that of all: a site that
-    visits half as many samples makes half as long a step. The form is that of McCandlish et al. 2018, Eq. 2.6, with
-    sites in place of samples; `noise_weight` is below 1 because steps here are shorter than the noise would allow. A
-    cohort that trains repeatedly fits its own data, its mean update shrinks, and nu grows: so small cohorts are
-    abandoned before they level off."""
+    count more) makes l / (1 + c * nu * (N - m) / (N - 1) / m) of the progress of all sites. Here nu is the measured
+    noise-to-signal ratio, c its weight, which follows from the measured curvature of the loss (sim/noise.py), and l the
+    mean work of the cohort's sites divided by that of all: a site that visits half as many samples makes half as long a
+    step. The form is that of McCandlish et al. 2018, Eq. 2.6, with sites in place of samples. A cohort that trains
+    repeatedly fits its own data, its mean update shrinks, and nu grows: so small cohorts are abandoned before they
+    level off."""
 
     kind = "goodput"
     rules = 2
@@ -38,9 +38,10 @@ class Goodput(Policy):
     measured: bool = True
     """Whether nu is measured during training; false: it stays at `initial_noise`."""
     smoothing: float = Field(SMOOTHING, ge=0, le=0.9)
-    """Weight of the past in the averages for nu, over at most 64 rounds."""
-    noise_weight: float = Field(NOISE_WEIGHT, gt=0, le=1e6)
-    """Effect of the noise of the mean update on progress; 1: as with the optimal step length."""
+    """Weight of the past in the averages for nu and c, over at most 64 rounds."""
+    noise_weight: float | None = Field(None, gt=0, le=1e6)
+    """c, the effect of the noise of the mean update on progress; 1: as with the optimal step length; absent: measured
+    during training."""
     weigh_work: bool = True
     """Whether l is used; false: all sites are assumed to make equally long steps."""
     coverage: float = Field(1.0, ge=0, le=1e6)
@@ -54,6 +55,11 @@ class Goodput(Policy):
     Joshi 2019): more while communication dominates a round, less as the loss falls."""
     max_local_work: int = Field(8, ge=1, le=MOST_LOCAL_WORK)
     """Maximum multiple."""
+
+    @property
+    def compares_updates(self) -> bool:
+        """Where c is measured."""
+        return self.noise_weight is None
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Every deadline is a candidate: k sites, their gain, T and gain / T."""
@@ -71,14 +77,15 @@ class Goodput(Policy):
         each = 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
         worth = np.minimum(np.cumsum(each[order]), num_sites)[k - 1]
         step = self._step(sites.work_s[order])[k - 1]
-        gain = step / slowdown(worth, num_sites, self._noise(history), self.noise_weight)
+        weight = self.noise_weight or noise_weight(history.rows, self.smoothing)
+        gain = step / slowdown(worth, num_sites, self._noise(history), weight)
         candidates = Candidates(k, gain, round_s[k - 1], gain / round_s[k - 1])
         return Decision(order[: candidates.vote], candidates, work)
 
     def _noise(self, history: History) -> float:
         if not self.measured:
             return self.initial_noise
-        return bounded_noise(history.estimates(), self.smoothing, self.initial_noise)
+        return bounded_noise(history.rows, self.smoothing, self.initial_noise)
 
     def _step(self, work_s: np.ndarray) -> np.ndarray:
         """l, how long the mean update of the first k sites is over that of all, for every k, [N]."""
