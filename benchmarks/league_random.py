@@ -11,7 +11,7 @@
 
 A scenario is a function of its number alone: sites, data, partition, size of updates, compute, clock, power, outages,
 and the share of the plateau that is the target. The plateau is the accuracy that all sites reach together in 80
-rounds; the first study measures it, and the second takes it from the first one's curves. The finalists are goodput,
+rounds; the first study measures it, and the second reads it from `plateaus.csv`. The finalists are goodput,
 the PowerTrips and, of the fixed cohorts, the two that were the fastest with the league's seed, which run with more
 seeds. Scenarios 0 to 39 are for development. Those from 40 on are not to be run before the selectors that they judge
 are frozen.
@@ -171,16 +171,15 @@ def plateaus(numbers: list[int], folder: Path) -> dict[str, Any]:
 def league(
     numbers: list[int],
     seeds: list[int],
-    curves: pd.DataFrame,
+    plateau: dict[int, float],
     folder: Path,
     finalists: dict[int, list[str]] | None = None,
 ) -> dict[str, Any]:
-    """The study of all policies and the grid of fixed cohorts, or of those fixed cohorts that are named. `curves`: of
-    the plateaus, with their scenario."""
+    """The study of all policies and the grid of fixed cohorts, or of those fixed cohorts that are named. `plateau`:
+    {scenario: accuracy}."""
     variants = []
     for number in numbers:
-        last = curves[(curves["scenario"] == number) & (curves["round"] > PLATEAU_ROUNDS - LAST_ROUNDS)]
-        target = round(_share(number) * float(last["accuracy"].mean()), 4)
+        target = round(_share(number) * plateau[number], 4)
         tables = scenario(number, folder) | {"stop": {"target_accuracy": target, "max_rounds": MAX_ROUNDS}}
         sites = tables["sites"]["num_sites"]
         sizes = sorted({max(2, math.ceil(part * sites)) for part in FIXED})
@@ -225,11 +224,15 @@ def varying() -> pd.DataFrame:
     )
 
 
-def curves_of(folder: Path) -> pd.DataFrame:
-    """Accuracy by round of the finished plateaus, with their scenario."""
-    runs = pd.read_csv(folder / "plateaus/runs.csv")[["identity", "variant"]]
-    curves = pd.read_csv(folder / "plateaus/curves.csv").merge(runs, on="identity")
-    return curves.assign(scenario=curves["variant"].astype(int))
+def plateaus_of(folder: Path) -> dict[int, float]:
+    """{scenario: accuracy of its plateau} by `plateaus.csv`, which the finished study writes the first time."""
+    file = folder / "plateaus.csv"
+    if not file.exists():
+        runs = pd.read_csv(folder / "plateaus/runs.csv")[["identity", "variant"]]
+        curves = pd.read_csv(folder / "plateaus/curves.csv").merge(runs, on="identity")
+        last = curves[curves["round"] > PLATEAU_ROUNDS - LAST_ROUNDS].rename(columns={"variant": "scenario"})
+        last.groupby("scenario")["accuracy"].mean().round(6).to_csv(file)
+    return pd.read_csv(file, index_col="scenario")["accuracy"].to_dict()
 
 
 def rows(numbers: list[int], folder: Path) -> pd.DataFrame:
@@ -292,7 +295,7 @@ def main() -> None:
         study = plateaus(numbers, folder)
     else:
         finalists = fastest_fixed(rows(numbers, folder)) if arguments.what == "finalists" else None
-        study = league(numbers, arguments.seeds, curves_of(folder), folder, finalists)
+        study = league(numbers, arguments.seeds, plateaus_of(folder), folder, finalists)
     file = folder / f"{study['name']}.toml"
     file.write_text(tomli_w.dumps(study))
     print(f"{file}: {len(study['axis'][0]['variants'])} variants, {len(study['seeds'])} seeds")
