@@ -42,7 +42,7 @@ POLL_S = 0.2
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
 _LOG_END_BYTES = 2**16
 """Length of the end of a log that is searched for error messages."""
-_PRELOADED = ["torch", "pandas", "hpctrip.runner.session"]
+_PRELOADED = ["torch", "pandas", "hpctrip.runner.progress", "hpctrip.runner.session"]
 """Modules that the server of child processes imports."""
 
 

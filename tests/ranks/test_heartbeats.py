@@ -1,12 +1,19 @@
 """Only datagrams with the job's key, for this rank and with a new number are accepted."""
 
 import json
+import threading
 import time
 
 import pytest
 
-from hpctrip.ranks.base import Phase
-from hpctrip.ranks.watchdog.heartbeat_socket import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
+from hpctrip.ranks.base import Phase, Ranks
+from hpctrip.ranks.watchdog.heartbeat_socket import (
+    KEY_BYTES,
+    PACKET_BYTES,
+    HeartbeatSocket,
+    MessageAuthenticator,
+    Packet,
+)
 
 KEY = bytes(range(KEY_BYTES))
 TRAINING = Phase("train", 7, True, time.monotonic() - 5)
@@ -66,3 +73,14 @@ def test_a_phase_of_whatever_name_fits():
             MessageAuthenticator(KEY, 1).signed("beat", 0, Phase(name))
         )
         assert heard.phase.name.startswith(name[:4])
+
+
+def test_a_socket_that_is_woken_ends_its_wait_at_once():
+    heartbeats = HeartbeatSocket(Ranks())
+    heard = []
+    listener = threading.Thread(target=lambda: heard.append(heartbeats.receive(3600)), daemon=True)
+    listener.start()
+    heartbeats.wake()
+    listener.join(timeout=60)
+    assert heard == [None]
+    heartbeats.close()

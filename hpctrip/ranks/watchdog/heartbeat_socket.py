@@ -170,6 +170,12 @@ class HeartbeatSocket:
         except TimeoutError:
             return None
 
+    def wake(self) -> None:
+        """End a `receive` of another thread, at once."""
+        if self._socket is not None and self._at is not None:
+            with suppress(OSError):
+                self._socket.sendto(b"", self._at)
+
     @property
     def place(self) -> str:
         """The address that it listens on, for messages."""

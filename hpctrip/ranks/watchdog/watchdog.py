@@ -143,6 +143,7 @@ class Watchdog:
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
+        self._socket.wake()
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.send("bye", range(self._ranks.size), self._ranks.phase)
