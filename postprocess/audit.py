@@ -16,14 +16,14 @@ from pathlib import Path
 from types import ModuleType
 
 import click
-from pages import claims, energy, league, powerflow
+from pages import claims, energy, league, powerflow, random_league
 from paper.script import run_script
 
 from hpctrip.base.io import read_text, replace_file
 from hpctrip.base.text import shown
 
 ROOT = Path(__file__).parents[1]
-PAGES: tuple[ModuleType, ...] = (claims, energy, league, powerflow)
+PAGES: tuple[ModuleType, ...] = (claims, energy, league, powerflow, random_league)
 _MARKED = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
 _RESULT = re.compile(r"(?<![\w.])(?<!arXiv )(?<!torch )(?<!hpctrip )\d+\.\d+|\d+ %")
 """Numbers that look like results: decimal fractions, except for those of versions and papers, and percentages."""

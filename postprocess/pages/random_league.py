@@ -1,4 +1,4 @@
-"""Numbers of the random league on the page of the league, from the rows of benchmarks/league_random.py: one per run."""
+"""Numbers of the page of the random league, from the rows of benchmarks/league_random.py: one per run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from hpctrip.base.stats import UNKNOWN, Times
 from hpctrip.figures.league import over_scenarios, ratios
 from pages.league import GOODPUT, table
 
+PAGES = ("docs/results/random_league.md",)
+QUOTED_ON: tuple[str, ...] = ()
+END = "## To repeat it"
+"""The rest of the page has no rows."""
+STATED = frozenset({"95 %", "4 %", "0.8", "0.97", "0.05", "0.1"})
 FAIR = "PowerTrip, clock"
-"""The fastest of the four PowerTrips on the development scenarios."""
+"""The PowerTrip of the four that was chosen on development scenarios."""
 FILES = {"development": "random_development.csv", "unseen": "random.csv"}
 """{part of the page: file of rows}."""
 TO_FAIR, TO_FIXED = 0.80, 0.95
