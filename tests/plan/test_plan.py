@@ -62,7 +62,7 @@ def test_the_planned_exchange_is_that_of_the_ranks(planned):
     exchange, num_params = plan.exchange(assignment), len(host.initial_params)
     assert exchange["up"] == host.train(host.initial_params, assignment)[0].nbytes
     assert exchange["up"] == 8 * (num_params + 6 * 10 + 4) and exchange["down"] == 4 * num_params
-    assert exchange["counters"] == host.evaluate(host.initial_params, assignment, 0.0).nbytes
+    assert exchange["counters"] == host.evaluate(host.initial_params, assignment, {}).nbytes
     alone = figures(planned(1, "policy.kind=all"))
     assert alone.exchange(alone.rounds[0].assignment)["up"] == 0
 
