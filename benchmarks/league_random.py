@@ -225,9 +225,9 @@ def varying() -> pd.DataFrame:
 
 
 def plateaus_of(folder: Path) -> dict[int, float]:
-    """{scenario: accuracy of its plateau} by `plateaus.csv`, which the finished study writes the first time."""
+    """{scenario: accuracy of its plateau}, of `plateaus.csv`, which is written anew if the study has run here."""
     file = folder / "plateaus.csv"
-    if not file.exists():
+    if (folder / "plateaus/runs.csv").exists():
         runs = pd.read_csv(folder / "plateaus/runs.csv")[["identity", "variant"]]
         curves = pd.read_csv(folder / "plateaus/curves.csv").merge(runs, on="identity")
         last = curves[curves["round"] > PLATEAU_ROUNDS - LAST_ROUNDS].rename(columns={"variant": "scenario"})

@@ -59,7 +59,7 @@ class Tally:
         return self.integers[name] / self._scales[name]
 
     def agreed(self, name: str) -> float:
-        """The value of a counter that some ranks note alike, and the others leave at 0."""
+        """The value of a counter to which some ranks give the same value, and the others none."""
         values = self.values(name)
         return float(values[np.abs(values).argmax()])
 

@@ -54,7 +54,7 @@ def flatten(model: nn.Module) -> torch.Tensor:
 
 
 def cosine(x: torch.Tensor, y: torch.Tensor) -> float:
-    """That of the angle between two vectors; 0 where one of them is 0."""
+    """Cosine of the angle between two vectors; 0 if one of them is zero."""
     import torch
 
     lengths = float(torch.linalg.vector_norm(x)) * float(torch.linalg.vector_norm(y))

@@ -76,9 +76,9 @@ class Host:
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
         slots = experiment.server.checked_slots(num_params)
-        last = slots.new_zeros(int(experiment.policy.compares_updates), num_params)
-        self.slots, self.num_slots = torch.cat([slots, last]).to(device), len(slots)
-        """State of the server, and the last mean update where the policy compares it; rows of the server alone."""
+        last_update = slots.new_zeros(int(experiment.policy.compares_updates), num_params)
+        self.slots = torch.cat([slots, last_update]).to(device)
+        """State of the server optimiser and, if the policy compares updates, the last mean update as one more row."""
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
@@ -162,8 +162,8 @@ class Host:
         return self.work.visits(self.shards[site], self.seed, site, round, times, visited)
 
     def evaluate(self, params: torch.Tensor, assignment: Assignment, step: dict[str, float]) -> np.ndarray:
-        """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `step`: those of
-        `server_step`; none where this rank applies none."""
+        """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `step` holds the
+        counters of `server_step`, and is empty at a rank that does not apply it."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
         self.meter.lap("exchange")
         tally = Tally(EVALUATION, len(assignment.cohort), self.ranks.size)
@@ -234,11 +234,11 @@ def server_step(
     if diverged.any():
         update /= left
     server, trained, mean = host.experiment.server, params[: host.num_params], update[: host.num_params]
-    slots, last_update = host.slots[: host.num_slots], host.slots[host.num_slots :]
-    counters = {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
-    if len(last_update):
-        counters["update_cosine"] = cosine(last_update[0], mean)
-        last_update[0] = mean
+    slots, counters = host.slots, {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
+    if host.experiment.policy.compares_updates:
+        slots, last_update = slots[:-1], slots[-1]
+        counters["update_cosine"] = cosine(last_update, mean)
+        last_update.copy_(mean)
     stepped = server.step(trained, slots, mean)
     check_params(stepped, trained, config_key("server", server), "the new parameters")
     if not host.num_buffers:

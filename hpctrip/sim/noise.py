@@ -69,8 +69,8 @@ def estimate(norms: np.ndarray, weights: np.ndarray, mean_norm: float, num_sites
 
 
 def _smoothed(rows: Sequence[tuple[float, ...]], smoothing: float) -> np.ndarray | None:
-    """The weighted sum of rows, oldest first, without their first number, by which a row counts besides its age. Rows
-    with a NaN are passed over; None where none is left."""
+    """The sum over rows, oldest first, of all numbers but the first, which is the row's weight; each later row lowers
+    it by the factor `smoothing`. Rows with a NaN are passed over; None if none is left."""
     usable = np.array([row for row in rows if not math.isnan(sum(row))])
     if not len(usable):
         return None

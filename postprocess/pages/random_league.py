@@ -92,4 +92,5 @@ def groups(found: pd.DataFrame) -> Iterator[tuple[str, ...]]:
                 over_scenarios(own, f"ratio{suffix}", f"is{suffix}").text("{:.2f}")
                 for suffix in ("", "_to_best_static")
             )
-            yield group, str(value), str(len(own)), *means
+            text = {True: "yes", False: "no"}.get(value, str(value)) if group == "outages" else str(value)
+            yield group, text, str(len(own)), *means

@@ -74,7 +74,12 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
     updates = trained(build(name, task, work), params, UNEQUAL)
     for update, parts in zip(updates, UNEQUAL, strict=True):
         delta, mean_loss, ends = reference(task, work, params, parts)
-        torch.testing.assert_close(update.delta, delta, rtol=1e-3, atol=2e-5)
+        if (
+            work.optimizer == "adamw"
+        ):  # divides by the gradient: a rounding error of one that is nearly 0 is a step
+            assert (update.delta - delta).norm() <= 1e-3 * delta.norm()
+        else:
+            torch.testing.assert_close(update.delta, delta, rtol=1e-3, atol=2e-5)
         assert update.train_loss == pytest.approx(mean_loss, rel=1e-4)
         # the first batch's loss is the global model's own; a site of one batch has one loss, one without samples none
         assert (update.loss_before, update.loss_after) == pytest.approx(ends, rel=1e-4)

@@ -350,7 +350,9 @@ def test_adapters_over_four_bits_are_trained_as_by_a_plain_loop_of_peft(workload
     params = flatten(model)
     (update,) = engines()["sequential"](task, WORK).train(params, [parts])
     config = LoraConfig(task_type="CAUSAL_LM", r=8, lora_alpha=16, target_modules="all-linear")
-    plain = get_peft_model(quantised(), config).eval()
+    plain = get_peft_model(
+        quantised(), config
+    ).train()  # no dropout; bitsandbytes may lose gradients in evaluation
     weights = [p for p in plain.parameters() if p.requires_grad]
     torch.nn.utils.vector_to_parameters(params.clone(), weights)
     optimizer = torch.optim.AdamW(weights, lr=WORK.lr, weight_decay=0.0)

@@ -35,7 +35,7 @@ def test_one_scenario_in_ten_may_be_slow():
         assert last[2:] == (str(len(slow)), met)
 
 
-def test_a_seed_goodput_ratios_that_missed_the_target_meets_no_goal():
+def test_a_seed_of_goodput_that_missed_the_target_meets_no_goal():
     missed = rows()
     missed.loc[(missed["policy"] == "goodput") & (missed["seed"] == 0), "reached"] = False
     missed.loc[missed["policy"] == "first-back-4", "hours"] = 9.0  # so the lower bound is below 1.05

@@ -183,6 +183,10 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
             f"the weights in {directory} lack {len(lacking)} tensors of the model, e.g. {lacking[0]}",
             "copy the whole directory of a causal language model",
         )
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # else bitsandbytes packs the weights at the first evaluation, for a kernel without gradients
+            module.support_avx512bf16_for_cpu = False
     return model
 
 

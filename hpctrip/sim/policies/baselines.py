@@ -96,7 +96,8 @@ class FirstBack(FixedOrDynamic):
 
     @property
     def rules(self) -> int:  # type: ignore[override]
-        """2: a site that would miss the deadline comes last, and the objective's preference counts."""
+        """One more than the count's: a site that would miss the deadline comes last, and the objective's preference
+        counts."""
         return 1 + super().rules
 
     def log_score(self, sites: SiteView) -> np.ndarray:

@@ -58,7 +58,7 @@ class DynamicCount(Component):
 
     @property
     def compares_updates(self) -> bool:
-        """Where the gain is measured."""
+        """Whether the gain is measured."""
         return self.gain == "measured"
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:

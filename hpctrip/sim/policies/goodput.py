@@ -58,7 +58,7 @@ class Goodput(Policy):
 
     @property
     def compares_updates(self) -> bool:
-        """Where c is measured."""
+        """Whether c is measured."""
         return self.noise_weight is None
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
