@@ -74,9 +74,8 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
     updates = trained(build(name, task, work), params, UNEQUAL)
     for update, parts in zip(updates, UNEQUAL, strict=True):
         delta, mean_loss, ends = reference(task, work, params, parts)
-        if (
-            work.optimizer == "adamw"
-        ):  # divides by the gradient: a rounding error of one that is nearly 0 is a step
+        if work.optimizer == "adamw" and work.eps < 1e-6:
+            # the step of a parameter is near lr however small its gradient: rounding decides its sign
             assert (update.delta - delta).norm() <= 1e-3 * delta.norm()
         else:
             torch.testing.assert_close(update.delta, delta, rtol=1e-3, atol=2e-5)
