@@ -24,6 +24,7 @@ from hpctrip.base.text import shown
 
 ROOT = Path(__file__).parents[1]
 PAGES: tuple[ModuleType, ...] = (claims, energy, league, powerflow, random_league)
+_NOWHERE = "\0"
 _MARKED = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
 _RESULT = re.compile(r"(?<![\w.])(?<!arXiv )(?<!torch )(?<!hpctrip )\d+\.\d+|\d+ %")
 """Numbers that look like results: decimal fractions, except for those of versions and papers, and percentages."""
@@ -47,6 +48,18 @@ def faults(path: Path, text: str, values: dict[str, str], stated: frozenset[str]
             yield f"{path}: {number} stands without a mark and is not a setting"
 
 
+def audited(results: Path) -> Iterator[tuple[str, str, dict[str, str], frozenset[str] | None]]:
+    """(page, where its generated rest begins, {name: text}, `stated` of `faults`) of every page. A page that quotes
+    several modules has the values of all."""
+    quoted: dict[str, dict[str, str]] = {}
+    for module in PAGES:
+        values = module.values(results)
+        yield from ((page, module.END, values, module.STATED) for page in module.PAGES)
+        for page in module.QUOTED_ON:
+            quoted.setdefault(page, {}).update(values)
+    yield from ((page, _NOWHERE, values, None) for page, values in quoted.items())
+
+
 def written(text: str, values: dict[str, str]) -> str:
     """The page with the value of every mark."""
     return _MARKED.sub(lambda m: f"<!--={m['name']}-->{values.get(m['name'], m['text'])}<!--/-->", text)
@@ -57,16 +70,13 @@ def written(text: str, values: dict[str, str]) -> str:
 def main(write: bool) -> int:
     """Check or write all pages."""
     lines: list[str] = []
-    for module in PAGES:
-        values = module.values(ROOT / "docs/results")
-        for page in (*module.PAGES, *module.QUOTED_ON):
-            path = ROOT / page
-            text, _, generated = read_text(path).partition(module.END)
-            if write:
-                text = written(text, values)
-                replace_file(path, (text + module.END * bool(generated) + generated).encode())
-            stated = module.STATED if page in module.PAGES else None
-            lines += faults(path.relative_to(ROOT), text, values, stated)
+    for page, end, values, stated in audited(ROOT / "docs/results"):
+        path = ROOT / page
+        text, _, generated = read_text(path).partition(end)
+        if write:
+            text = written(text, values)
+            replace_file(path, (text + end * bool(generated) + generated).encode())
+        lines += faults(path.relative_to(ROOT), text, values, stated)
     click.echo("\n".join(lines) or "every number on the pages of results follows from its rows")
     return 1 if lines else 0
 

@@ -12,7 +12,7 @@ from hpctrip.figures.league import over_scenarios, ratios
 from pages.league import GOODPUT, table
 
 PAGES = ("docs/results/random_league.md",)
-QUOTED_ON: tuple[str, ...] = ()
+QUOTED_ON = ("README.md",)
 END = "## To repeat it"
 """The rest of the page has no rows."""
 STATED = frozenset({"95 %", "4 %", "0.8", "0.97", "0.05", "0.1"})
@@ -45,7 +45,10 @@ def values(results: Path) -> dict[str, str]:
             rows = pd.read_csv(file)
             of_goodput = goodput_ratios(rows)
             facts = rows.drop_duplicates("scenario").set_index("scenario")[[*GROUPS]]
-            texts[f"{part} verdict"] = table(HEAD, [*verdicts(of_goodput)])
+            found = [*verdicts(of_goodput)]
+            texts[f"{part} verdict"] = table(HEAD, found)
+            names = ("to PowerTrip", "to the best fixed", "slow")
+            texts |= {f"{part} {name}": row[2] for name, row in zip(names, found, strict=True)}
             texts[f"{part} groups"] = table(GROUP_HEAD, [*groups(of_goodput.join(facts))])
     return texts
 

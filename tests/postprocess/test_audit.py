@@ -1,6 +1,7 @@
 """The script audit.py: numbers of the result pages against the rows that are kept."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import audit
 import pytest
@@ -46,3 +47,23 @@ def test_rows_that_earlier_rules_made_are_left_out(tmp_path):
     curve = "identity,round,clock_s,accuracy,num_sites\n"
     (tmp_path / "x_curves.csv").write_text(curve + "0,1,3600,0.5,10\n1,1,3600,0.5,10\n")
     assert [run.meta["seed"] for run in read_kept(tmp_path)["x"]["a"]] == [0]
+
+
+def test_a_page_that_quotes_several_pages_of_results_has_the_values_of_all(monkeypatch, tmp_path):
+    def module(name, quoted_on):
+        values = {name: "0.85"}
+        return SimpleNamespace(
+            PAGES=(f"{name}.md",),
+            END="##",
+            STATED=frozenset(),
+            QUOTED_ON=quoted_on,
+            values=lambda results: values,
+        )
+
+    monkeypatch.setattr(audit, "PAGES", (module("one", ("README.md",)), module("two", ("README.md",))))
+    values = {page: values for page, _, values, _ in audit.audited(tmp_path)}
+    assert values == {
+        "one.md": {"one": "0.85"},
+        "two.md": {"two": "0.85"},
+        "README.md": {"one": "0.85", "two": "0.85"},
+    }
