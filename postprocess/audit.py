@@ -25,6 +25,7 @@ from hpctrip.base.text import shown
 ROOT = Path(__file__).parents[1]
 PAGES: tuple[ModuleType, ...] = (claims, energy, league, powerflow, random_league)
 _NOWHERE = "\0"
+"""No page has it: all of the page is audited."""
 _MARKED = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
 _RESULT = re.compile(r"(?<![\w.])(?<!arXiv )(?<!torch )(?<!hpctrip )\d+\.\d+|\d+ %")
 """Numbers that look like results: decimal fractions, except for those of versions and papers, and percentages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def values(results: Path) -> dict[str, str]:
             texts[f"{part} verdict"] = table(HEAD, found)
             names = ("to PowerTrip", "to the best fixed", "slow")
             texts |= {f"{part} {name}": row[2] for name, row in zip(names, found, strict=True)}
+            texts[f"{part} median to PowerTrip"] = median(of_goodput, "ratio", "is")
+            texts[f"{part} median to the best fixed"] = median(
+                of_goodput, "ratio_to_best_static", "is_to_best_static"
+            )
+            texts[f"{part} slow names"] = ", ".join(map(str, of_goodput.index[_slow(of_goodput)]))
             texts[f"{part} groups"] = table(GROUP_HEAD, [*groups(of_goodput.join(facts))])
     return texts
 
@@ -76,11 +82,22 @@ def verdicts(found: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         met = mean.value <= goal and mean.bound in ("", "at most")
         words = f"time over that of {name}, geometric mean (95 %)"
         yield words, f"at most {goal:.2f}", mean.text("{:.3f}"), _met(met)
-    missed = found["is"].isin(["at least", UNKNOWN])  # by goodput: such a ratio is no more than a lower bound
-    num_slow = int((missed | (found["ratio_to_best_static"] > SLOW)).sum())
+    num_slow = int(_slow(found).sum())
     most = int(SLOW_SHARE * len(found))
     words = f"scenarios above {SLOW} of the best fixed cohort's time"
     yield words, f"at most {most} of {len(found)}", str(num_slow), _met(num_slow <= most)
+
+
+def _slow(found: pd.DataFrame) -> pd.Series:
+    missed = found["is"].isin(["at least", UNKNOWN])  # by goodput: such a ratio is no more than a lower bound
+    return missed | (found["ratio_to_best_static"] > SLOW)
+
+
+def median(found: pd.DataFrame, ratio: str, how: str) -> str:
+    """The median over scenarios of a column of ratios, or its upper bound where some are bounds."""
+    counted = found[ratio].where(~found[how].isin(["at least", UNKNOWN]), math.inf)
+    bound = "at most " if (found[how] != "exact").any() else ""
+    return f"{bound}{counted.median():.2f}"
 
 
 def _met(met: bool) -> str:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from pages.random_league import FAIR, goodput_ratios, verdicts
+from pages.random_league import FAIR, goodput_ratios, median, verdicts
 
 HOURS = {FAIR: 1.0, "goodput": 0.75, "first-back-4": 0.7, "first-back-8": 0.5, "PowerTrip": 0.1}
 """The last one is fast, and none of those that goodput is compared with."""
@@ -43,3 +43,14 @@ def test_a_seed_of_goodput_that_missed_the_target_meets_no_goal():
     assert to_fair[2].startswith("at least") and to_fair[-1] == "missed"
     assert to_fixed[-1] == "missed"
     assert slow[2:] == ("10", "missed")
+
+
+def test_the_median_counts_what_may_be_longer_as_the_longest():
+    found = pd.DataFrame(
+        {
+            "ratio": [0.5, 0.6, 0.7, 0.4, float("nan")],
+            "is": ["exact", "at most", "exact", "at least", "unknown"],
+        }
+    )
+    assert median(found, "ratio", "is") == "at most 0.70"
+    assert median(found[found["is"] == "exact"], "ratio", "is") == "0.60"
