@@ -46,16 +46,13 @@ def values(results: Path) -> dict[str, str]:
             rows = pd.read_csv(file)
             of_goodput = goodput_ratios(rows)
             facts = rows.drop_duplicates("scenario").set_index("scenario")[[*GROUPS]]
-            found = [*verdicts(of_goodput)]
-            texts[f"{part} verdict"] = table(HEAD, found)
-            names = ("to PowerTrip", "to the best fixed", "slow")
-            texts |= {f"{part} {name}": row[2] for name, row in zip(names, found, strict=True)}
+            texts[f"{part} verdict"] = table(HEAD, verdicts(of_goodput))
             texts[f"{part} median to PowerTrip"] = median(of_goodput, "ratio", "is")
             texts[f"{part} median to the best fixed"] = median(
                 of_goodput, "ratio_to_best_static", "is_to_best_static"
             )
             texts[f"{part} slow names"] = ", ".join(map(str, of_goodput.index[_slow(of_goodput)]))
-            texts[f"{part} groups"] = table(GROUP_HEAD, [*groups(of_goodput.join(facts))])
+            texts[f"{part} groups"] = table(GROUP_HEAD, groups(of_goodput.join(facts)))
     return texts
 
 
