@@ -6,7 +6,7 @@
 The ordering (who is faster, whether it grows) and the magnitude (our number against the paper's) are judged separately.
 Writes claims.md, with the studies' figures in claims/ beside it. Claims about studies that were not run are listed as
 such. With --readings, the claims about one study are checked for every label of an axis, each of which is a reading of
-the paper; readings.md, readings.csv and readings.png are then written beside the tables.
+the paper; readings.md, readings.csv (verdicts), readings_hours.csv and readings.png are then written beside the tables.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ def write_page(findings: page.Findings, studies: Sequence[Study], folder: Path, 
 
 def write_readings(study: Study, axis: str, of: str) -> list[str]:
     """Check the claims about the study `of` for every label of an axis. Returns the lines to print."""
-    table = readings.survey(of, readings.by_reading(study, axis))
+    runs = readings.by_reading(study, axis)
+    table = readings.survey(of, runs)
     replace_file(study.folder / "readings.md", readings.markdown(table).encode())
+    replace_file(study.folder / "readings_hours.csv", readings.hours(runs).to_csv(index=False).encode())
     drawing = readings.draw(table)
     return [*drawing.lines, *drawing.save(study.folder / "readings.png", overwrite=True)]
 

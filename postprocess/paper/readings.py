@@ -14,6 +14,7 @@ from matplotlib.patches import Rectangle
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import markdown_table, unknown_name
 from hpctrip.figures.common import style
+from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.common.plot import Drawing
 from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import Run
@@ -90,6 +91,17 @@ def survey(study: str, readings: Mapping[str, Variants]) -> pd.DataFrame:
     all_runs = [run for own in readings.values() for runs in own.values() for run in runs]
     table.attrs["provenance"] = provenance(all_runs)
     return table
+
+
+def hours(readings: Mapping[str, Variants]) -> pd.DataFrame:
+    """Hours to the target of every variant that ran under a reading, one row for each."""
+    return pd.DataFrame(
+        {"interpretation": reading, "variant": variant}
+        | times_of(runs, runs[0].meta["target_accuracy"]).row()
+        for reading, own in readings.items()
+        for variant, runs in own.items()
+        if runs
+    )
 
 
 def lines_of(table: pd.DataFrame) -> list[str]:

@@ -75,6 +75,13 @@ def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(script
     assert of_static["ordering"].tolist() == ["met", "not met"]
     assert (tmp_path / "some/readings.png").read_bytes().startswith(b"\x89PNG")
     assert "| defaults |" in (tmp_path / "some/readings.md").read_text()
+    hours = pd.read_csv(tmp_path / "some/readings_hours.csv").set_index(["interpretation", "variant"])[
+        "mean_h"
+    ]
+    base = {("defaults", policy): HOURS[policy] for policy in (FAST, SLOW)}
+    mean = 1.01  # of the three seeds, each 1 % slower than the one before
+    expected = base | {("log", FAST): 5}
+    assert (hours / mean).to_dict() == pytest.approx(expected)
     wrong = script(claims.main, tmp_path / "some", "--readings", "readings")
     assert wrong.code == 2 and "no such axis; did you mean 'reading'?" in wrong.err
 
