@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paper import page
 from paper.checks import ratio_of
-from paper.claim import variant
+from paper.claim import Variants, variant
 from paper.claims import (
     AT_1_GB,
     AT_2_GB,
@@ -23,7 +23,9 @@ from paper.claims import (
 from paper.studies import read_kept
 from paper.sweep_checks import ratio_to_best_static
 
-from hpctrip.base.text import counted
+from hpctrip.base.stats import Times, compare
+from hpctrip.base.text import counted, markdown_table
+from hpctrip.figures.common.grouping import times_of
 
 PAGES = ("docs/claims.md", "docs/results/paper/preface.md")
 QUOTED_ON = ()
@@ -42,6 +44,9 @@ RATIOS = {
     "production, 70 sites": ("fig12_production", POWERTRIP, STATIC),
     "production, radius": ("fig12_production", POWERTRIP, RADIUS),
     "production, quarter": ("fig12_production", POWERTRIP, CENTRAL_25),
+    "production, random": ("fig12_production", POWERTRIP, RANDOM),
+    "production, highest": ("fig12_production", POWERTRIP, HIGHEST),
+    "renewable, random": ("fig12_renewable", POWERTRIP, RANDOM),
     "renewable, 70 sites": ("fig12_renewable", POWERTRIP, STATIC),
     "renewable, radius": ("fig12_renewable", POWERTRIP, RADIUS),
     "renewable, quarter": ("fig12_renewable", POWERTRIP, CENTRAL_25),
@@ -57,6 +62,18 @@ TO_OPTIMAL = {
     "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
 }
 """{name: arguments of `ratio_to_best_static`}."""
+TARGET = 0.45
+SCALING_SEEDS = (0, 1)
+SCALING = (
+    "images per site",
+    "sites",
+    "PowerTrip, h",
+    "best static number",
+    "PowerTrip over it",
+    "over 70 sites",
+    "over fixed radius",
+    "over centralized 25 %",
+)
 
 
 def values(results: Path) -> dict[str, str]:
@@ -75,4 +92,37 @@ def values(results: Path) -> dict[str, str]:
     sizes = sorted(Counter(last[HIGHEST]).items(), reverse=True)
     texts["highest, sites"] = ", ".join(f"{k} sites with {counted(n, 'seed')}" for k, n in sizes)
     texts["radius, sites"] = f"{min(last[RADIUS])} to {max(last[RADIUS])}"
-    return texts
+    return texts | {"scaling": f"\n\n{markdown_table(SCALING, _scaling(evidence))}\n\n"}
+
+
+def _scaling(evidence: dict[str, Variants]) -> list[tuple[str, ...]]:
+    """The study `scaling`, and the same seeds of Figs. 8 and 9: time of PowerTrip over that of others."""
+    sweep = {label.replace("k = ", "static "): runs for label, runs in evidence["fig08"].items()}
+    sizes = {
+        ("200", "100"): {**evidence["fig09"], **sweep},
+        ("600", "100"): _ending(evidence["scaling"], ", 100 sites"),
+        ("2,000", "30"): _ending(evidence["scaling"], ", 30 sites"),
+    }
+    rows = []
+    for size, variants in sizes.items():
+        took = {label: times_of(runs, TARGET).of_seeds(SCALING_SEEDS) for label, runs in variants.items()}
+        own = took[POWERTRIP]
+        sweep = {k: took[f"static {k}"] for k in range(5, 101, 5) if f"static {k}" in took}
+        best = min(sweep, key=lambda k: compare(sweep[k], own).value)
+        others = (took.get(label) for label in ("static 70", RADIUS, CENTRAL_25))
+        searched = f"{best} of {', '.join(map(str, sweep))}"
+        ratios = (_both(own, other) for other in (sweep[best], *others))
+        rows.append((*size, f"{own.hours:.2f}", searched, *ratios))
+    return rows
+
+
+def _ending(variants: Variants, end: str) -> Variants:
+    return {label.removesuffix(end): runs for label, runs in variants.items() if label.endswith(end)}
+
+
+def _both(own: Times, other: Times | None) -> str:
+    """Geometric mean of a ratio, and that of each seed."""
+    if other is None:
+        return ""
+    ratio = compare(own, other)
+    return f"{ratio.bound} {ratio.value:.2f} ({', '.join(f'{seed:.2f}' for seed in ratio.by_seed)})".lstrip()
