@@ -20,9 +20,17 @@ END = "## On a laptop"
 """The rest of the page has no rows."""
 STATED = frozenset({"95 %", "0.1"})
 BASE, GOODPUT, ADAPTIVE = "PowerTrip", "goodput", "goodput-adaptive"
-FIELD = ("Oort-30", "FedCS-120", "TiFL-20", ADAPTIVE)
+SELECTORS = ("Oort", "FedCS", "TiFL", "power-of-choice")
+"""Beginnings of the labels of published selectors; the rest is the setting of its main key."""
 TUNED = "tuned-"
 """Beginning of the names of the scenarios on which constants of goodput were chosen."""
+COUNTS = {
+    "first-back, Algorithm 1": "fastest sites, Algorithm 1's number",
+    "first-back k=20": "20 fastest sites",
+    "first-back k=35": "35 fastest sites",
+    GOODPUT: "goodput",
+}
+"""{policy: words of the page}: the ranking without a number of its own, and goodput."""
 
 ByPolicy = dict[str, Times]
 
@@ -47,7 +55,11 @@ def values(results: Path) -> dict[str, str]:
     scenarios = by_scenario(results, "league_real")
     rows = pd.DataFrame([row for name, each in scenarios.items() for row in ratios(name, each, BASE)])
     first = {name: _of_seed_0(each) for name, each in scenarios.items()}
-    rows_of_seed_0 = pd.DataFrame([row for name, each in first.items() for row in ratios(name, each, BASE)])
+    tuning = [
+        row for name, each in first.items() if name.startswith(TUNED) for row in ratios(name, each, BASE)
+    ]
+    searched = {policy: own for policy, own in pd.DataFrame(tuning).groupby("policy")}
+    found = {selector: _best_first(selector, searched) for selector in SELECTORS}
     goodput = rows[rows["policy"] == GOODPUT].set_index("scenario")
     tuned = goodput.index.str.startswith(TUNED)
     parts = {"all thirteen": goodput, "the six tuned": goodput[tuned], "the other seven": goodput[~tuned]}
@@ -55,8 +67,11 @@ def values(results: Path) -> dict[str, str]:
     texts = {
         "overall": table(OVERALL, overall),
         "scenarios": table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
-        "field": table(FIELD_HEAD, [_selector(name, rows_of_seed_0) for name in FIELD]),
-        "constants": table(CONSTANTS, [_constant(k, first) for k in (20, 35)]),
+        "search": table(
+            SEARCH, [_setting(name, searched[name]) for names in found.values() for name in names]
+        ),
+        "field": table(FIELD, [_selector(names[0], rows) for names in found.values()]),
+        "constants": table(CONSTANTS, [(words, *_to(one, BASE, first)) for one, words in COUNTS.items()]),
         "ablation": _ablation(results, scenarios),
     }
     return texts | {
@@ -86,8 +101,11 @@ SCENARIOS = (
     "goodput to it (95 %)",
     "adaptive to goodput, seed 0",
 )
-FIELD_HEAD = (
+SEARCH = ("setting", "targets reached", "time over that of PowerTrip (95 %)", "worst")
+FIELD = (
     "policy",
+    "scenarios",
+    "seeds",
     "time over that of PowerTrip (95 %)",
     "worst scenario",
     "over that of the best static cohort (95 %)",
@@ -141,9 +159,24 @@ def _scenario(name: str, by_policy: ByPolicy, goodput: pd.DataFrame) -> tuple[st
     )
 
 
+def _best_first(selector: str, searched: dict[str, pd.DataFrame]) -> list[str]:
+    """The settings of a selector: first those that missed the fewest targets, of these the fastest."""
+    own = {name: rows for name, rows in searched.items() if name.startswith(f"{selector}-")}
+    return sorted(
+        own, key=lambda name: (own[name]["is"].ne("exact").sum(), np.log(own[name]["ratio"]).mean())
+    )
+
+
+def _setting(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
+    """One setting in the tuned scenarios, seed 0, with which PowerTrip reached every target."""
+    mean = over_scenarios(rows, "ratio", "is")
+    reached = f"{int(rows['is'].eq('exact').sum())} of {len(rows)}"
+    return policy, reached, mean.text("{:.2f}"), f"{mean.bound} {rows['ratio'].max():.2f}".strip()
+
+
 def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
     own = rows[rows["policy"] == policy]
-    cells = [policy]
+    cells = [policy, str(len(own)), str(int(own["num_seeds"].min()))]
     for suffix in ("", "_to_best_static"):
         mean = over_scenarios(own, f"ratio{suffix}", f"is{suffix}")
         worst = own[f"ratio{suffix}"].max()
@@ -151,15 +184,15 @@ def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(cells)
 
 
-def _constant(k: int, scenarios: dict[str, ByPolicy]) -> tuple[str, ...]:
-    """The k sites that are back first, in all scenarios, seed 0."""
-    pairs = [(each[f"first-back k={k}"], each[BASE]) for each in scenarios.values()]
+def _to(one: str, other: str, scenarios: dict[str, ByPolicy]) -> tuple[str, str, str]:
+    """One policy over another in the scenarios that have both: how often the first reached the target, the geometric
+    mean of the ratio of their times, and the worst ratio."""
+    pairs = [(each[one], each[other]) for each in scenarios.values() if one in each and other in each]
     ratio = [compare(*pair) for pair in pairs]
     at_least, at_most = ([estimate.bound == bound for estimate in ratio] for bound in ("at least", "at most"))
     mean = Estimate.geometric_mean([estimate.value for estimate in ratio], at_least, at_most)
-    reached = sum(own.reached for own, _ in pairs)
-    worst = max(estimate.value for estimate in ratio)
-    return f"first-back, k = {k}", f"{reached} of {len(pairs)}", mean.text("{:.2f}"), f"{worst:.2f}"
+    reached = f"{sum(own.reached for own, _ in pairs)} of {len(pairs)}"
+    return reached, mean.text("{:.2f}"), f"{max(estimate.value for estimate in ratio):.2f}"
 
 
 PARTS = {
