@@ -64,6 +64,7 @@ TO_OPTIMAL = {
 """{name: arguments of `ratio_to_best_static`}."""
 TARGET = 0.45
 SCALING_SEEDS = (0, 1)
+"""Those of the study `scaling`."""
 SCALING = (
     "images per site",
     "sites",
@@ -97,9 +98,9 @@ def values(results: Path) -> dict[str, str]:
 
 def _scaling(evidence: dict[str, Variants]) -> list[tuple[str, ...]]:
     """The study `scaling`, and the same seeds of Figs. 8 and 9: time of PowerTrip over that of others."""
-    sweep = {label.replace("k = ", "static "): runs for label, runs in evidence["fig08"].items()}
+    static = {label.replace("k = ", "static "): runs for label, runs in evidence["fig08"].items()}
     sizes = {
-        ("200", "100"): {**evidence["fig09"], **sweep},
+        ("200", "100"): {**evidence["fig09"], **static},
         ("600", "100"): _ending(evidence["scaling"], ", 100 sites"),
         ("2,000", "30"): _ending(evidence["scaling"], ", 30 sites"),
     }

@@ -55,11 +55,8 @@ def values(results: Path) -> dict[str, str]:
     scenarios = by_scenario(results, "league_real")
     rows = pd.DataFrame([row for name, each in scenarios.items() for row in ratios(name, each, BASE)])
     first = {name: _of_seed_0(each) for name, each in scenarios.items()}
-    tuning = [
-        row for name, each in first.items() if name.startswith(TUNED) for row in ratios(name, each, BASE)
-    ]
-    searched = {policy: own for policy, own in pd.DataFrame(tuning).groupby("policy")}
-    found = {selector: _best_first(selector, searched) for selector in SELECTORS}
+    tuning = {name: each for name, each in first.items() if name.startswith(TUNED)}
+    settings = [_settings(selector, tuning) for selector in SELECTORS]
     goodput = rows[rows["policy"] == GOODPUT].set_index("scenario")
     tuned = goodput.index.str.startswith(TUNED)
     parts = {"all thirteen": goodput, "the six tuned": goodput[tuned], "the other seven": goodput[~tuned]}
@@ -67,11 +64,9 @@ def values(results: Path) -> dict[str, str]:
     texts = {
         "overall": table(OVERALL, overall),
         "scenarios": table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
-        "search": table(
-            SEARCH, [_setting(name, searched[name]) for names in found.values() for name in names]
-        ),
-        "field": table(FIELD, [_selector(names[0], rows) for names in found.values()]),
-        "constants": table(CONSTANTS, [(words, *_to(one, BASE, first)) for one, words in COUNTS.items()]),
+        "search": table(SEARCH, [(name, *_cells(name, tuning)) for names in settings for name in names]),
+        "field": table(FIELD, [_selector(names[0], rows) for names in settings]),
+        "constants": table(CONSTANTS, [(words, *_cells(name, first)) for name, words in COUNTS.items()]),
         "ablation": _ablation(results, scenarios),
     }
     return texts | {
@@ -159,19 +154,10 @@ def _scenario(name: str, by_policy: ByPolicy, goodput: pd.DataFrame) -> tuple[st
     )
 
 
-def _best_first(selector: str, searched: dict[str, pd.DataFrame]) -> list[str]:
+def _settings(selector: str, scenarios: dict[str, ByPolicy]) -> list[str]:
     """The settings of a selector: first those that missed the fewest targets, of these the fastest."""
-    own = {name: rows for name, rows in searched.items() if name.startswith(f"{selector}-")}
-    return sorted(
-        own, key=lambda name: (own[name]["is"].ne("exact").sum(), np.log(own[name]["ratio"]).mean())
-    )
-
-
-def _setting(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
-    """One setting in the tuned scenarios, seed 0, with which PowerTrip reached every target."""
-    mean = over_scenarios(rows, "ratio", "is")
-    reached = f"{int(rows['is'].eq('exact').sum())} of {len(rows)}"
-    return policy, reached, mean.text("{:.2f}"), f"{mean.bound} {rows['ratio'].max():.2f}".strip()
+    names = {name for each in scenarios.values() for name in each if name.startswith(f"{selector}-")}
+    return sorted(names, key=lambda name: (-_reached(name, scenarios), _to_base(name, scenarios).value))
 
 
 def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
@@ -184,15 +170,22 @@ def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(cells)
 
 
-def _to(one: str, other: str, scenarios: dict[str, ByPolicy]) -> tuple[str, str, str]:
-    """One policy over another in the scenarios that have both: how often the first reached the target, the geometric
-    mean of the ratio of their times, and the worst ratio."""
-    pairs = [(each[one], each[other]) for each in scenarios.values() if one in each and other in each]
-    ratio = [compare(*pair) for pair in pairs]
-    at_least, at_most = ([estimate.bound == bound for estimate in ratio] for bound in ("at least", "at most"))
-    mean = Estimate.geometric_mean([estimate.value for estimate in ratio], at_least, at_most)
-    reached = f"{sum(own.reached for own, _ in pairs)} of {len(pairs)}"
-    return reached, mean.text("{:.2f}"), f"{max(estimate.value for estimate in ratio):.2f}"
+def _to_base(policy: str, scenarios: dict[str, ByPolicy]) -> Estimate:
+    """Geometric mean over scenarios of the time of a policy over that of PowerTrip."""
+    ratios = [compare(each[policy], each[BASE]) for each in scenarios.values()]
+    at_least, at_most = ([ratio.bound == bound for ratio in ratios] for bound in ("at least", "at most"))
+    return Estimate.geometric_mean([ratio.value for ratio in ratios], at_least, at_most)
+
+
+def _reached(policy: str, scenarios: dict[str, ByPolicy]) -> int:
+    return sum(each[policy].reached for each in scenarios.values())
+
+
+def _cells(policy: str, scenarios: dict[str, ByPolicy]) -> tuple[str, str, str]:
+    """The number of scenarios that reached the target, the mean ratio to PowerTrip, and the worst."""
+    ratio = _to_base(policy, scenarios)
+    reached = f"{_reached(policy, scenarios)} of {len(scenarios)}"
+    return reached, ratio.text("{:.2f}"), f"{ratio.bound} {ratio.by_seed.max():.2f}".lstrip()
 
 
 PARTS = {
