@@ -152,8 +152,8 @@ def _picture(table: pd.DataFrame) -> Figure:
     axes.set_yticks([y + 0.5 for y in range(num_readings)], verdicts.index)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
-    titles = [style.wrapped(f"{number}  {title}", letters, 1) for number, title in enumerate(verdicts, 1)]
+    letters = int(0.8 * style.PAGE_INCHES / style.LETTER_INCHES)  # the labels of the rows take the rest
+    titles = [style.wrapped(f"{number}  {title}", letters, 2) for number, title in enumerate(verdicts, 1)]
     axes.set_xlabel("\n".join(titles), ha="left", x=0, fontsize=7)
     for verdict, (colour, mark) in LOOK.items():
         if (verdicts == verdict).any(axis=None):
