@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from pages.league import table
 
-from hpctrip.base.text import counted, markdown_table
+from hpctrip.base.text import counted
 
 PAGES = ("docs/results/sensitivity.md",)
 QUOTED_ON = ()
@@ -42,12 +43,13 @@ def values(results: Path) -> dict[str, str]:
     """{name: text}."""
     survey = pd.read_csv(results / "sensitivity.csv")
     hours = pd.read_csv(results / "sensitivity_hours.csv")
+    by_claim = {claim: own for claim, own in survey.groupby("claim", sort=False)}
     verdicts = [
-        (f"{figure}: {claim}", *(_where(own, verdict) for verdict in VERDICTS))
-        for (figure, claim), own in survey.groupby(["figure", "claim"], sort=False)
+        (f"{own['figure'].iloc[0]}: {claim}", *(_where(own, verdict) for verdict in VERDICTS))
+        for claim, own in by_claim.items()
     ]
     counts = {
-        f"{short} {verdict}": str((survey["ordering"][survey["claim"] == claim] == verdict).sum())
+        f"{short} {verdict}": str((by_claim[claim]["ordering"] == verdict).sum())
         for short, claim in NAMED.items()
         for verdict in VERDICTS
     }
@@ -58,8 +60,8 @@ def values(results: Path) -> dict[str, str]:
     rows = [_hours(name, own.combine_first(base), base) for name, own in of_interpretation.items()]
     to_static = sorted(float(row[-1]) for row in rows if row[-1])
     return counts | {
-        "claims": f"\n\n{markdown_table(CLAIMS, verdicts)}\n\n",
-        "hours": f"\n\n{markdown_table(HOURS, rows)}\n\n",
+        "claims": table(CLAIMS, verdicts),
+        "hours": table(HOURS, rows),
         "tests": str(len(survey)),
         "interpretations": str(survey["interpretation"].nunique()),
         "to static": f"{to_static[0]:.2f} to {to_static[-1]:.2f}",
