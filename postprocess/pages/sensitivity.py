@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from pages.league import table
 
 from hpctrip.base.text import counted
+from pages.league import table
 
 PAGES = ("docs/results/sensitivity.md",)
 QUOTED_ON = ()
