@@ -100,7 +100,7 @@ def test_the_help_names_every_part_what_it_takes_and_what_it_needs(command, caps
 def test_a_part_whose_package_is_not_there_is_left_out_by_name(command, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     command["main"](["--list", "--only", "qlora,energy", "--device", "cuda"])
-    energy, qlora = capsys.readouterr().out.splitlines()
+    qlora, energy = capsys.readouterr().out.splitlines()
     assert energy.lstrip().startswith("energy ") and qlora.endswith("no module bitsandbytes")
 
 

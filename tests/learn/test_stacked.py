@@ -1,13 +1,15 @@
 """The stacked engine on a small GPU, without one: chunks, back-off, rounding up, replay, precision."""
 
 import logging
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from hpctrip.learn.engines.sequential import Sequential
-from hpctrip.learn.engines.stacked import Stacked, called
+from hpctrip.learn.engines.stacked import Stacked, called, captured
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 
@@ -106,3 +108,33 @@ def test_a_captured_step_trains_the_same_model_as_a_called_one(task):
     torch.testing.assert_close(
         results[0].cpu(), deltas(Stacked(task, WORK), params.cpu()), rtol=1e-2, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("error", [RuntimeError("copies from the CPU"), torch.cuda.OutOfMemoryError("full")])
+def test_a_step_that_no_graph_can_capture_is_called(error, monkeypatch, caplog):
+    """As on a GPU, whose place a stand-in takes: transformers builds its attention masks from tensors of the CPU."""
+
+    @contextmanager
+    def graph(of):
+        yield
+        raise error
+
+    gpu = SimpleNamespace(
+        Stream=lambda: SimpleNamespace(wait_stream=lambda other: None),
+        current_stream=lambda: SimpleNamespace(wait_stream=lambda other: None),
+        stream=lambda stream: nullcontext(),
+        CUDAGraph=SimpleNamespace,
+        graph=graph,
+        OutOfMemoryError=torch.cuda.OutOfMemoryError,
+    )
+    monkeypatch.setattr(torch, "cuda", gpu)
+
+    def step():
+        return "called"
+
+    if type(error) is RuntimeError:
+        assert captured(step)() == "called"
+        assert "not as a CUDA graph: copies from the CPU" in caplog.text
+    else:  # fewer sites at once may fit
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            captured(step)

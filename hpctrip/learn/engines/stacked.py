@@ -47,7 +47,9 @@ class Stacked(Engine):
     """
 
     name = "stacked"
-    sites_per_block = 32  # not measured on a GPU yet: benchmarks/gpu_day.py names the fastest of each shape
+    sites_per_block = (
+        32  # larger ones train small models faster on one GPU, but give fewer GPUs something to do
+    )
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
@@ -232,8 +234,9 @@ def called(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """The replay of the step's CUDA graph: one launch instead of some forty. The warm-up changes the step's tensors,
-    which hold no state yet."""
+    """The replay of the step's CUDA graph: one launch instead of some forty. The step itself where it cannot be
+    captured, as that of a model that copies tensors from the CPU. The warm-up changes the step's tensors, which hold
+    no state yet."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -241,8 +244,15 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
             step()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as error:
+        if out_of_memory(error):
+            raise
+        cause = str(error).partition("\n")[0]
+        log.warning("the training step is launched operation by operation, not as a CUDA graph: %s", cause)
+        return step
     return graph.replay
 
 
