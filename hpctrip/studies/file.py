@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated, Any, Literal, Self
 
 import click
@@ -143,8 +144,13 @@ class Picture(_WithTables):
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """The figure that `NAME key=value ...` describes, as --figure has it. Raises InputError."""
-        name, *words = text.split() or [""]
+        """The figure that `NAME key=value ...` describes, as --figure has it: words as a shell's, so that quotes keep
+        spaces. Raises InputError."""
+        try:
+            name, *words = shlex.split(text) or [""]
+        except ValueError as error:
+            way_out = "close the quotes around the value"
+            raise InputError(f"--figure {text}", f"has {str(error).lower()}", way_out) from None
         with faults_at(f"--figure {text}"):
             if wrong := next((word for word in words if "=" not in word), None):
                 raise InputError(
