@@ -130,7 +130,7 @@ def _joules(energy: pd.DataFrame, shape: str, contender: str, precision: str) ->
 
 
 def _checks(rows: pd.DataFrame) -> dict[str, str]:
-    """What the checks found."""
+    """The numbers of the table of checks."""
     errors = rows[rows["metric"] == "relative_error"]
 
     def worst(part: str, precision: str = "") -> float:
@@ -143,13 +143,14 @@ def _checks(rows: pd.DataFrame) -> dict[str, str]:
     w1_tf32 = errors[
         (errors["part"] == "precisions") & (errors["shape"] == "W1") & (errors["precision"] == "tf32")
     ]
-    return {
-        "agree": f"{worst('agree', 'float32'):.2%}".replace("%", " %"),
+    texts = {
+        "agree": f"{worst('agree', 'float32'):.2%}",
         "graphs": f"{int(sameness['value'].sum())} of {len(sameness)}",
-        "devices": f"{worst('devices'):.2%}".replace("%", " %"),
-        "memory": f"{worst('memory'):.1%}".replace("%", " %"),
-        "tf32": f"{w1_tf32['value'].min():.1%} and {w1_tf32['value'].max():.1%}".replace("%", " %"),
-        "bfloat16": f"{worst('precisions', 'bfloat16'):.0%}".replace("%", " %"),
+        "devices": f"{worst('devices'):.2%}",
+        "memory": f"{worst('memory'):.1%}",
+        "tf32": f"{w1_tf32['value'].min():.1%} and {w1_tf32['value'].max():.1%}",
+        "bfloat16": f"{worst('precisions', 'bfloat16'):.0%}",
         "accuracy": f"{accuracy:.3f}",
         "accuracy apart": f"{apart:.3f}",
     }
+    return {name: text.replace("%", " %") for name, text in texts.items()}
