@@ -22,12 +22,16 @@ import click
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import TIE, UNKNOWN, Estimate, Times, compare, shared_seeds
-from hpctrip.config.identity import differing, identity, without
+from hpctrip.config.component import is_own
+from hpctrip.config.identity import differing, flat, identity, without
+from hpctrip.config.inputs import resolved, validate
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
+from hpctrip.sim.forecast import FORECASTS
+from hpctrip.sim.policies import POLICIES
 
 FIXED = ("static", "first-back")
 DYNAMIC = "dynamic"
@@ -102,21 +106,34 @@ def entries(runs: Sequence[Run]) -> dict[str, dict[str, Times]]:
 
 
 def policies(runs: Sequence[Run]) -> list[str]:
-    """The name of each run's policy: its kind, and the keys in which runs of this kind differ."""
+    """The name of each run's policy: its kind, and, of the keys in which runs of this kind differ, those that do not
+    have their default value. A number of sites, `k`, always stays."""
     settings: dict[str, list[dict[str, object]]] = defaultdict(list)
     for run in runs:
         own = {key: value for key, value in run.settings.items() if key.startswith(("policy.", "forecast."))}
         settings[run.meta["policy"]].append(own)
     telling = {policy: differing(of_kind) for policy, of_kind in settings.items()}
+    defaults = {policy: _defaults(policy) for policy in settings}
     names = []
     for run in runs:
         policy = run.meta["policy"]
-        values = {key.removeprefix("policy."): run.settings.get(key) for key in telling[policy]}
-        named = [f"{key}={value}" for key, value in values.items() if value is not None]
+        values = {key: run.settings.get(key) for key in telling[policy]}
+        named = [
+            f"{key.removeprefix('policy.')}={value}"
+            for key, value in values.items()
+            if value not in (None, defaults[policy].get(key))
+        ]
         if policy in FIXED and run.settings.get("policy.k") is None:
             named.append(DYNAMIC)
         names.append(" ".join([policy, *named]))
     return names
+
+
+def _defaults(policy: str) -> dict[str, object]:
+    """The values of the policy's and the forecast's keys that a name leaves out; a plug-in's policy leaves out none."""
+    own = POLICIES.get(policy)
+    values = flat(resolved(validate({}, own)), "policy.") if own and is_own(own) else {}
+    return {**without(values, ["policy.k"]), "forecast.kind": FORECASTS.default}
 
 
 def _title(runs: Sequence[Run]) -> str:

@@ -120,6 +120,25 @@ def test_a_ranking_whose_count_algorithm_1_chooses_is_no_fixed_cohort(scenarios)
     assert "first-back dynamic" in set(table["policy"])
 
 
+def test_a_policy_is_named_by_its_keys_that_have_another_than_the_default_value(make_run):
+    kinds = {
+        "powertrip": ({}, {"search": "prefix"}, {"round_time": "clock"}),
+        "goodput": ({}, {"local_work": "adaptive"}),
+        "oort": ({"k": 10}, {"k": 30}),
+    }
+    runs = [
+        make_run(f"{policy}{number}", policy, update_bytes=1e9, policy_keys=keys)
+        for policy, settings in kinds.items()
+        for number, keys in enumerate(settings)
+    ]
+    table = league.plot(open_runs(runs), baseline="powertrip").table
+    assert sorted(table["policy"]) == [
+        *("goodput", "goodput local_work=adaptive"),
+        *("oort k=10", "oort k=30"),
+        *("powertrip", "powertrip round_time=clock", "powertrip search=prefix"),
+    ]
+
+
 def test_what_ran_with_an_easy_seed_alone_is_neither_the_best_static_cohort_nor_a_winner(scenarios):
     hours = {("powertrip", 0): (1, 2), ("goodput", 0): (0.5, 2.2), ("oort", 0): (0.1, 0.1)}
     runs = open_runs(list(scenarios({**hours, ("static", 3): (1.2, 2.4), ("static", 5): (1.1, 1.1)})))
