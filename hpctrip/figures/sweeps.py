@@ -240,8 +240,7 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
     means = means_of(points)
     missed = {k: t for k, t in points.items() if not t.reached}
     most = max((mean.n for mean in means.values()), default=1)
-    name = "mean over seeds, 95 % interval" if style.has_whiskers(most) else "mean over seeds"
-    draw_means(axes, means, name if most > 1 else "one seed", all_seeds=True)
+    axes.margins(y=0.15)
     if missed:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
@@ -249,8 +248,8 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
     for k, t in missed.items():
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
         axes.annotate(reading.percent(t.best_accuracy), (k, t.hours), color=style.VERMILLION, **place)
-    axes.margins(y=0.15)
-    axes.set_ylim(bottom=0)
+    name = "mean over seeds, 95 % interval" if style.has_whiskers(most) else "mean over seeds"
+    draw_means(axes, means, name if most > 1 else "one seed", all_seeds=True)
 
 
 def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
@@ -275,7 +274,8 @@ def means_of(points: dict[int, Times]) -> dict[int, Estimate]:
 def draw_means(
     axes: Axes, means: dict[int, Estimate], name: str | None = None, all_seeds: bool = False
 ) -> None:
-    """Means against k with whiskers, and the dots of single seeds where there are none, or everywhere."""
+    """Means against k with whiskers, and the dots of single seeds where there are none, or everywhere. Call it last: the
+    axis then begins at 0 and ends above all that was drawn."""
     from matplotlib.transforms import ScaledTranslation
 
     has_whiskers = {k: style.has_whiskers(mean.n) for k, mean in means.items()}
@@ -290,6 +290,7 @@ def draw_means(
         look = {"color": "black", "markersize": 2.5, "zorder": 3, "transform": beside}
         seeds = [(k, value) for k, mean in dotted for value in mean.by_seed]
         axes.plot(*zip(*seeds, strict=True), ".", label="single seeds", **look)
+        axes.update_datalim(seeds)  # which a line that is moved aside does not do
     axes.set_xlabel("Sites in the cohort, k")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.08)

@@ -45,6 +45,18 @@ def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_ou
     )
 
 
+def test_the_axis_of_a_sweep_reaches_above_every_seed_and_every_missed_target(fixed):
+    slow = {"hours": 9.0, "accuracy": (0.2, 0.3)}
+    paths = [fixed(2, **slow), fixed(4), fixed(4, seed=1), fixed(6), fixed(6, seed=1, hours=4.0)]
+    (axes,) = sweep(reading.read_runs(paths)).picture.axes
+    most = {2: 18.0, 4: 3.0, 6: 12.0}  # hours
+    drawn = {k: max(y for line in axes.lines for x, y in line.get_xydata() if x == k) for k in most}
+    assert drawn == pytest.approx(most)
+    assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 1.1 * 18
+    (axes,) = sweep(reading.read_runs(paths[1:])).picture.axes
+    assert axes.get_ylim()[1] > 12
+
+
 def test_sweep_refuses_two_sweeps_at_once(fixed):
     runs = reading.read_runs([fixed(4), fixed(4, hours=2.0, update_bytes=1e9)])
     with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
