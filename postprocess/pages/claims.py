@@ -50,6 +50,7 @@ RATIOS = {
     "renewable, 70 sites": ("fig12_renewable", POWERTRIP, STATIC),
     "renewable, radius": ("fig12_renewable", POWERTRIP, RADIUS),
     "renewable, quarter": ("fig12_renewable", POWERTRIP, CENTRAL_25),
+    "words, random": ("speech_policies", POWERTRIP, RANDOM),
     "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
 }
 """{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""

@@ -209,12 +209,12 @@ _BY_FIGURE = {
     ("Fig 14", "speech_policies"): [
         _faster(f"On spoken words PowerTrip takes less time than {SEVENTY}", POWERTRIP, "static", 0.32),
         _optimal("speech_static", 0.32, "On spoken words PowerTrip"),
-        ("On spoken words PowerTrip is the fastest", checks.fastest, (POWERTRIP, ("random", "centralized"))),
+        ("On spoken words PowerTrip is the fastest", checks.fastest, (POWERTRIP, ("random", CENTRAL_25))),
     ],
     ("Fig 14", "shakespeare_policies"): [
         _faster(f"On Shakespeare PowerTrip takes less time than {SEVENTY}", POWERTRIP, "static", 0.19),
         _optimal("shakespeare_static", 0.19, "On Shakespeare PowerTrip"),
-        ("On Shakespeare PowerTrip is the fastest", checks.fastest, (POWERTRIP, ("random", "centralized"))),
+        ("On Shakespeare PowerTrip is the fastest", checks.fastest, (POWERTRIP, ("random", CENTRAL_25))),
     ],
 }
 """{(figure, study): claims}, each with its statement, check, arguments of the check, paper's number, and caveat."""
