@@ -274,8 +274,8 @@ def means_of(points: dict[int, Times]) -> dict[int, Estimate]:
 def draw_means(
     axes: Axes, means: dict[int, Estimate], name: str | None = None, all_seeds: bool = False
 ) -> None:
-    """Means against k with whiskers, and the dots of single seeds where there are none, or everywhere. Call it last: the
-    axis then begins at 0 and ends above all that was drawn."""
+    """Means against k with whiskers, and the dots of single seeds where there are none, or everywhere. Call it last:
+    the axis then begins at 0 and ends above all that was drawn."""
     from matplotlib.transforms import ScaledTranslation
 
     has_whiskers = {k: style.has_whiskers(mean.n) for k, mean in means.items()}
