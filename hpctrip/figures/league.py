@@ -117,11 +117,10 @@ def policies(runs: Sequence[Run]) -> list[str]:
     names = []
     for run in runs:
         policy = run.meta["policy"]
-        values = {key: run.settings.get(key) for key in telling[policy]}
         named = [
             f"{key.removeprefix('policy.')}={value}"
-            for key, value in values.items()
-            if value not in (None, defaults[policy].get(key))
+            for key in telling[policy]
+            if (value := run.settings.get(key)) not in (None, defaults[policy].get(key))
         ]
         if policy in FIXED and run.settings.get("policy.k") is None:
             named.append(DYNAMIC)
@@ -130,7 +129,7 @@ def policies(runs: Sequence[Run]) -> list[str]:
 
 
 def _defaults(policy: str) -> dict[str, object]:
-    """The values of the policy's and the forecast's keys that a name leaves out; a plug-in's policy leaves out none."""
+    """The values that a name leaves out: the policy's defaults, unless it is a plug-in's, and the default forecast."""
     own = POLICIES.get(policy)
     values = flat(resolved(validate({}, own)), "policy.") if own and is_own(own) else {}
     return {**without(values, ["policy.k"]), "forecast.kind": FORECASTS.default}

@@ -51,6 +51,8 @@ RATIOS = {
     "renewable, radius": ("fig12_renewable", POWERTRIP, RADIUS),
     "renewable, quarter": ("fig12_renewable", POWERTRIP, CENTRAL_25),
     "words, random": ("speech_policies", POWERTRIP, RANDOM),
+    "words, half": ("speech_policies", POWERTRIP, CENTRAL_50),
+    "plays, half": ("shakespeare_policies", POWERTRIP, CENTRAL_50),
     "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
 }
 """{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""
