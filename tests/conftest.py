@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,18 +200,25 @@ def processes_of(pid: int) -> list[int]:
 class Launcher:
     """`launch(n, *args) -> Ended`: `mpirun -n N python -m hpctrip ARGS`; `start` returns at once, as Popen.
 
-    `script` runs another Python file instead. n = 0 starts one process without mpirun. A launch that takes longer than
-    `timeout` is killed with all its ranks and fails its test.
+    `script` runs another Python file instead, `flags` are mpirun's. n = 0 starts one process without mpirun. A launch
+    that takes longer than `timeout` is killed with all its ranks and fails its test.
     """
 
     def __init__(self) -> None:
         beside = Path(sys.executable).with_name("mpirun")
         self.mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
 
-    def start(self, n: int, *args: str, script: Path | None = None, env: dict[str, str] | None = None):
+    def start(
+        self,
+        n: int,
+        *args: str,
+        script: Path | None = None,
+        flags: Sequence[str] = (),
+        env: dict[str, str] | None = None,
+    ):
         command = [sys.executable, str(script)] if script else [sys.executable, "-m", "hpctrip"]
         if n:
-            command = [*self._launch(n), *command]
+            command = [*self._launch(n), *flags, *command]
         path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # hpctrip need not be installed
         return subprocess.Popen(
             [*command, *map(str, args)],

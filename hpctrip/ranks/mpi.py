@@ -32,8 +32,10 @@ except (ImportError, RuntimeError) as error:
 T = TypeVar("T")
 # an assignment of 100 sites takes 6 kB; one of 1,000 sites takes 62 kB and needs a second broadcast
 _FIRST_PART_BYTES = 16384
+READ_S = 0.5
+"""Seconds within which a launcher should read what this rank has written."""
 ABORT_S = 5.0
-"""Seconds within which a launcher should kill this rank after MPI_Abort."""
+"""Seconds within which it should kill this rank after MPI_Abort."""
 
 
 class MpiRanks(Ranks):
@@ -162,14 +164,14 @@ class MpiRanks(Ranks):
         return received
 
     def abort(self, code: int) -> None:
-        """End the job by MPI_Abort, which does not return. MPI allows calls from the main thread only, but this one
-        works from any, and the launcher kills even stopped ranks (SIGKILL).
-
-        MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first:
-        SIGALRM has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
+        """End the job by MPI_Abort. MPICH asks the launcher only for MPI_COMM_WORLD, and then returns; to the ranks of
+        a duplicate it sends a message, which is not read outside MPI. The launcher drops what it has not yet read, and
+        kills no rank while it waits for an unreachable machine: hence the pause and the alarm.
         """
+        time.sleep(READ_S)
         signal.setitimer(signal.ITIMER_REAL, ABORT_S)
-        self.comm.Abort(code)
+        MPI.COMM_WORLD.Abort(code)
+        time.sleep(2 * ABORT_S)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum the vectors within each machine, then over the machines at rank 0."""

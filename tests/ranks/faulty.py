@@ -1,6 +1,6 @@
-"""A plug-in that breaks rank $FAULTY_RANK down in the second round, and notes the time in $FAULTY_FILE; with
-$FAULTY_NAN its training diverges instead, and with $FAULTY_SLEEP_S it takes that much longer, while torch gives its
-collectives a second."""
+"""A plug-in that breaks rank $FAULTY_RANK down after the first round, and notes the time in $FAULTY_FILE; with
+$FAULTY_NAN its training diverges in the second round instead, and with $FAULTY_SLEEP_S that takes so much longer, while
+torch gives its collectives a second."""
 
 import dataclasses
 import os
@@ -17,9 +17,9 @@ from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 
-BATCHES_OF_A_ROUND = 2 + 4
-"""What the host of rank 3 of 5 prepares: samples to try the model and the engine on, then two batches of each of two of
-ten sites. The next one is in the second round."""
+TRIED, BATCHES_OF_A_ROUND = 2, 4
+"""What the host of rank 3 of 5 prepares: samples to try the model and the engine on, then in a round up to two batches
+of each of two of ten sites."""
 
 
 if "FAULTY_SLEEP_S" in os.environ:
@@ -59,12 +59,13 @@ class FaultyWorkload(Emnist):
 
         def prepare(images):
             calls.append(len(images))
-            if len(calls) > BATCHES_OF_A_ROUND and is_faulty():
+            later = len(calls) - TRIED - BATCHES_OF_A_ROUND
+            if later > 0 and is_faulty():
                 if "FAULTY_NAN" in os.environ:
                     return task.prepare(images) * float("nan")
-                if "FAULTY_SLEEP_S" not in os.environ:
-                    break_down()
-                if len(calls) == BATCHES_OF_A_ROUND + 1:
+                if "FAULTY_SLEEP_S" not in os.environ and later > BATCHES_OF_A_ROUND:
+                    break_down()  # when rank 0 has recorded the first round
+                if "FAULTY_SLEEP_S" in os.environ and later == 1:
                     time.sleep(float(os.environ["FAULTY_SLEEP_S"]))
             return task.prepare(images)
 

@@ -257,6 +257,28 @@ def test_a_rank_that_ends_later_is_not_killed(late, code, folder, launch):
     assert (ended.code, ended.out, ended.err) == (code, "alive\n", "")
 
 
+ABORTS = """
+import time
+from hpctrip.ranks.mpi import MpiRanks
+
+ranks = MpiRanks()
+if ranks.rank == 1:
+    ranks.abort(2)
+time.sleep(10)
+print("left alone")
+"""
+
+
+@pytest.mark.mpi
+def test_an_abort_ends_ranks_outside_mpi_though_the_launcher_watches_no_rank(folder, launch):
+    """MPICH's MPI_Abort of a duplicate of MPI_COMM_WORLD only sends a message to the other ranks."""
+    script = written(folder / "aborts.py", ABORTS)
+    ended = launch(2, script=script, flags=["-disable-auto-cleanup"])
+    if "auto-cleanup" in ended.err:
+        pytest.skip("this mpirun always watches its ranks")
+    assert (ended.code, ended.out) == (2, ""), ended
+
+
 NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b"]
 WITH_A_NAME = {
     "an input": ["check", "NAME"],
