@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from paper.studies import read_kept
 
-from hpctrip.base.stats import Estimate, Times, compare
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
 from hpctrip.base.text import markdown_table
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.league import FIXED, over_scenarios, ratios
@@ -178,10 +178,17 @@ def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
     own = rows[rows["policy"] == policy]
     cells = [policy, str(len(own)), str(int(own["num_seeds"].min()))]
     for suffix in ("", "_to_best_static"):
-        mean = over_scenarios(own, f"ratio{suffix}", f"is{suffix}")
-        worst = own[f"ratio{suffix}"].max()
-        cells += [mean.text("{:.2f}"), f"{mean.bound} {worst:.2f}".strip()]
+        ratio, how = own[f"ratio{suffix}"], own[f"is{suffix}"]
+        cells += [over_scenarios(own, ratio.name, how.name).text("{:.2f}"), _worst(ratio, how)]
     return tuple(cells)
+
+
+def _worst(ratio: pd.Series, how: pd.Series) -> str:
+    """The largest ratio, which is a bound where its own scenario has a bound or another one could be worse."""
+    bound = how[ratio.idxmax()].removeprefix("exact")
+    if how.isin(["at least", UNKNOWN]).any():
+        bound = UNKNOWN if bound == "at most" else "at least"
+    return f"{bound} {ratio.max():.2f}".strip()
 
 
 def _to_base(policy: str, scenarios: dict[str, ByPolicy], base: str = BASE) -> Estimate:
