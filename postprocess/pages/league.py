@@ -184,11 +184,10 @@ def _selector(policy: str, rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _worst(ratio: pd.Series, how: pd.Series) -> str:
-    """The largest ratio, which is a bound where its own scenario has a bound or another one could be worse."""
-    bound = how[ratio.idxmax()].removeprefix("exact")
+    """The largest ratio with its own bound; where a ratio is only a lower bound, so is the largest."""
     if how.isin(["at least", UNKNOWN]).any():
-        bound = UNKNOWN if bound == "at most" else "at least"
-    return f"{bound} {ratio.max():.2f}".strip()
+        return f"at least {ratio[how != 'at most'].max():.2f}"
+    return f"{how[ratio.idxmax()].removeprefix('exact')} {ratio.max():.2f}".strip()
 
 
 def _to_base(policy: str, scenarios: dict[str, ByPolicy], base: str = BASE) -> Estimate:
