@@ -62,8 +62,15 @@ def times_by_k(evidence: Evidence, study: str, value: str = "") -> dict[int, Tim
 
 def best_static(evidence: Evidence, sweep: str, value: str = "") -> tuple[Times, str]:
     """Static optimal (Eq. 9): (times, the sizes in words). Each seed counts with the size whose mean time over the
-    other seeds is least, so that no size is chosen on the seed that it is judged on."""
-    points = times_by_k(evidence, sweep, value)
+    other seeds is least, so that no size is chosen on the seed that it is judged on.
+
+    A size that missed the target with two seeds cannot be the best where another size never missed it: whichever seed
+    is left out, one miss remains. It needs no runs with the other seeds."""
+    runs = runs_by_k(evidence, sweep, value)
+    alone = {k: times(each)[0] for k, each in runs.items()}
+    if any(t.reached for t in alone.values()):
+        runs = {k: each for k, each in runs.items() if alone[k].num_seeds - alone[k].num_reached < 2}
+    points = dict(zip(runs, times(*runs.values()), strict=True))
     seeds = next(iter(points.values())).seeds
     if len(seeds) < 2:
         raise Missing(f"study {sweep} has one seed, which cannot be left out")

@@ -217,6 +217,17 @@ def test_a_size_that_reaches_the_target_is_chosen_before_one_that_does_not():
     assert best_static({"s": sweep}, "s")[1] == "k = 10 for 3 seeds"
 
 
+def test_a_size_that_missed_the_target_with_two_seeds_needs_no_others():
+    sweep = of_sizes(k10=(2, 3, 2), k40=(9, 9, 9)) | {"20": late(1, 1)}
+    for run in sweep["20"]:
+        run.rounds["num_sites"] = 20
+    chosen, sizes = best_static({"s": sweep}, "s")
+    assert chosen.spent_h.tolist() == [2, 3, 2] and sizes == "k = 10 for 3 seeds"
+    # with one miss it could be the best without that seed, so that only the seeds of all sizes count
+    sweep["20"][1:] = seeds(9, 1.5, k=(20,))[1:]
+    assert best_static({"s": sweep}, "s")[0].num_seeds == 2
+
+
 def test_the_best_size_moves_where_it_takes_longer_than_that_of_another_sweep():
     here = of_sizes(k10=(1, 1.1), k20=(2, 2.2), k40=(3, 3.3))
     there = of_sizes(k10=(3, 3.3), k20=(2, 2.2), k40=(1, 1.1))
