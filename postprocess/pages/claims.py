@@ -50,8 +50,13 @@ RATIOS = {
     "renewable, 70 sites": ("fig12_renewable", POWERTRIP, STATIC),
     "renewable, radius": ("fig12_renewable", POWERTRIP, RADIUS),
     "renewable, quarter": ("fig12_renewable", POWERTRIP, CENTRAL_25),
+    "words, 70 sites": ("speech_policies", POWERTRIP, "static"),
     "words, random": ("speech_policies", POWERTRIP, RANDOM),
+    "words, quarter": ("speech_policies", POWERTRIP, CENTRAL_25),
     "words, half": ("speech_policies", POWERTRIP, CENTRAL_50),
+    "plays, 70 sites": ("shakespeare_policies", POWERTRIP, "static"),
+    "plays, random": ("shakespeare_policies", POWERTRIP, RANDOM),
+    "plays, quarter": ("shakespeare_policies", POWERTRIP, CENTRAL_25),
     "plays, half": ("shakespeare_policies", POWERTRIP, CENTRAL_50),
     "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
 }
@@ -63,6 +68,8 @@ TO_OPTIMAL = {
     "renewable, optimal": ("fig12_renewable", POWERTRIP, "fig12_static_renewable"),
     "1 GB, optimal": ("fig13", f"{AT_1_GB}, {POWERTRIP}", "fig13_static", AT_1_GB),
     "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
+    "words, optimal": ("speech_policies", POWERTRIP, "speech_static"),
+    "plays, optimal": ("shakespeare_policies", POWERTRIP, "shakespeare_static"),
 }
 """{name: arguments of `ratio_to_best_static`}."""
 TARGET = 0.45
