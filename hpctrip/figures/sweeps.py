@@ -212,8 +212,9 @@ def best_in_words(low: list[int], points: dict[int, Times]) -> str:
         return lowest_mean
     if not points[best].has_interval:
         return f"{lowest_mean}; one seed has no interval, so nothing says that it is best"
-    of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
-    return f"{lowest_mean}; not significantly different from k = {', '.join(map(str, tied))}{of_all}"
+    all_tie = len(low) == sum(t.reached for t in points.values())
+    others = " (all others that reached the target)" if all_tie else ""
+    return f"{lowest_mean}; not significantly different from k = {', '.join(map(str, tied))}{others}"
 
 
 def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:

@@ -68,14 +68,18 @@ def test_sweep_calls_no_k_best_from_which_others_are_not_told_apart():
     assert lowest(apart) == [4, 6]
     assert lowest({k: apart[k] for k in (2, 4)}) == [4]
     words = best_in_words([4, 6], {k: apart[k] for k in (4, 6)})
-    assert words.endswith("; not significantly different from k = 6, that is all")
+    assert words.endswith("; not significantly different from k = 6 (all others that reached the target)")
 
 
 def test_sweep_says_in_the_picture_when_no_k_is_best_and_how_many_seeds_there_are(fixed):
     paths = [fixed(k, hours=1 + (k + seed) / 3, seed=seed) for k in (2, 3) for seed in (0, 1)]
     runs = reading.read_runs(paths)
     for some, reason, seeds in (
-        (runs, "not significantly different from k = 3, that is all", "n = 2 seeds a k"),
+        (
+            runs,
+            "not significantly different from k = 3 (all others that reached the target)",
+            "n = 2 seeds a k",
+        ),
         (runs[::2], "one seed has no interval, so nothing says that it is best", "n = 1 seed a k"),
     ):
         heading = " ".join(sweep(some).picture.get_suptitle().split())
