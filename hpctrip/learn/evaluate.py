@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInTraining
@@ -78,7 +79,15 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
         total = torch.zeros(3, dtype=torch.int64, device=device)
         for batch in slices:
             x, y = (resident(array[batch], device) for array in (task.test.inputs, task.test.labels))
-            outputs = functional_call(model, tensors, (task.prepare(x),))
+            prepared = task.prepare(x)
+            if prepared.data_ptr() == x.data_ptr():  # a model may work on its inputs in place
+                prepared = prepared.clone()
+            outputs = functional_call(model, tensors, (prepared,))
+            if outputs.shape[:-1] != y.shape:
+                problem = f"its model gave outputs {list(outputs.shape)} for labels {list(y.shape)}"
+                raise InputError(
+                    "workload", problem, "keep the dimension of the batch, also of a single sample"
+                )
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
             # bounded before the cast: a NaN cast to int64 is some number

@@ -39,6 +39,8 @@ MOST_BUILT_TWICE = 50_000_000
 """Parameters above which no second model is built."""
 MOST_VALUES = 10_000
 """Values outside of parameters and buffers that are compared."""
+LARGEST_INTEGER = 2**24
+"""Bound of the integers in buffers that training changes: they travel as float32."""
 CLOSE = 1e-4
 """Relative difference that rounding explains."""
 
@@ -57,8 +59,9 @@ class Trial:
             resident(np.array(each), self.device) for each in (train.inputs, train.labels, tests)
         )
         self.rows = np.arange(len(rows))
-        self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-        """The buffers of the new model."""
+        moving = entries(model) | dict(model.named_buffers())
+        self.start = {name: tensor.detach().clone() for name, tensor in moving.items()}
+        """Trained parameters and buffers of the new model."""
 
     def run(self, stacked: bool) -> str:
         """The reason why sites must be trained one after another, empty where there is none; with `stacked`, that
@@ -95,28 +98,26 @@ class Trial:
         batches, whose first halves are the same samples, and whether random numbers are drawn. Raises InputError where
         the second time differs."""
         written = {name: (tensor, tensor._version) for name, tensor in named_tensors(self.model).items()}
+        if isinstance(self.task.loss, nn.Module) and _trained(self.task.loss):
+            self._refuse("is trained on a loss with parameters of its own", "make them part of the model")
         outputs, gradients = self._train()
         drawn = generators(self.device)
         self._mark_buffers(written)
         tests, state = self._evaluate(), dict(islice(_state(self.model, self.task), MOST_VALUES))
         half = len(self.rows) // 2
-        beside_others = self._outputs(
-            np.concatenate([self.rows[:half], np.roll(self.rows, 1)[half:]])
-        ).detach()
+        mixed = np.concatenate([self.rows[:half], np.roll(self.rows, 1)[half:]])
+        beside_others = self._outputs(mixed).detach()
         self._reset()
         again = self._train()
         tests_again, state_again = self._evaluate(), dict(islice(_state(self.model, self.task), MOST_VALUES))
-        for name in state.keys() | state_again.keys():
+        for name in sorted(state.keys() | state_again.keys()):
             if state.get(name) != state_again.get(name):
                 problem = f"changes {name} in training, of which neither other ranks nor a resumed run know"
                 self._refuse(problem, "register it as a buffer")
         for one, other in zip((outputs, *gradients, tests), (again[0], *again[1], tests_again), strict=True):
             if not self._repeats(one, other):
                 problem = "gives other gradients or outputs for the same parameters, samples and seeds"
-                way_out = (
-                    "keep its state in buffers, and draw from the global generators of torch, numpy or Python"
-                )
-                self._refuse(problem, way_out)
+                self._refuse(problem, "keep its state in buffers, and draw from global generators only")
         seed_generators(self.init_seed, self.device)
         return outputs, beside_others, drawn != generators(self.device)
 
@@ -139,7 +140,7 @@ class Trial:
         """Outputs of test samples."""
         seed_generators(self.init_seed, self.device)
         seeded, model = generators(self.device), self.model.eval()
-        outputs = functional_call(model, entries(model), (self.task.prepare(self.tests),))
+        outputs = functional_call(model, entries(model), (self.task.prepare(self.tests.clone()),))
         if generators(self.device) != seeded:
             self._refuse(
                 "draws random numbers in evaluation", "draw them in its forward pass, if self.training"
@@ -164,30 +165,33 @@ class Trial:
                 "has other trainable parameters after train() than after eval()", "freeze them for good"
             )
         for name, (tensor, version) in before.items():
-            is_written, first = (
-                after[name] is not tensor or tensor._version != version,
-                self.buffers.get(name),
-            )
-            if first is None:
+            now = after[name]
+            is_written = now is not tensor or tensor._version != version
+            if isinstance(tensor, nn.Parameter):
                 if is_written and not tensor.requires_grad:
                     self._refuse(f"changes the parameter {name}, which is not trained", "make it a buffer")
                 continue
-            kinds = [f"{str(b.dtype).removeprefix('torch.')} {list(b.shape)}" for b in (first, after[name])]
-            if kinds[0] != kinds[1]:
-                self._refuse(
-                    f"changes its buffer {name} from {' to '.join(kinds)}", "keep its type and shape"
-                )
-            is_written = is_written or not _same(first, after[name])  # batch_norm counts no version
-            if is_written and (first.dtype.is_complex or first.dtype == torch.float64):
-                self._refuse(f"changes its buffer {name}, {kinds[0]}", "only float32 can be averaged")
+            is_written = is_written or not _same(self.start[name], now)  # batch_norm counts no version
+            if is_written:
+                self._check_buffer(f"changes its buffer {name}", self.start[name], now)
             path, _, leaf = name.rpartition(".")
-            model.get_submodule(path).register_buffer(leaf, after[name], persistent=is_written)
+            model.get_submodule(path).register_buffer(leaf, now, persistent=is_written)
+
+    def _check_buffer(self, problem: str, before: torch.Tensor, after: torch.Tensor) -> None:
+        """Raise InputError where a buffer that training changes cannot be averaged."""
+        kinds = [f"{str(b.dtype).removeprefix('torch.')} {list(b.shape)}" for b in (before, after)]
+        if kinds[0] != kinds[1]:
+            self._refuse(f"{problem} from {' to '.join(kinds)}", "keep its type and shape")
+        if before.dtype.is_complex or before.dtype == torch.float64:
+            self._refuse(f"{problem}, {kinds[0]}", "only float32 can be averaged")
+        if not before.is_floating_point() and after.long().abs().max() >= LARGEST_INTEGER:
+            self._refuse(problem, f"integers are kept up to {LARGEST_INTEGER:,}")
 
     @torch.no_grad()
     def _reset(self) -> None:
-        """Set the buffers to their first values."""
-        for name, buffer in buffers(self.model).items():
-            buffer.copy_(self.buffers[name])
+        """Make the model new again. A forward pass may change trained parameters, too."""
+        for name, tensor in entries(self.model).items():
+            tensor.copy_(self.start[name])
 
     def _compare_with_another(self) -> None:
         """Raise InputError where the task does not build the same model anew from the same seeds."""
@@ -197,14 +201,12 @@ class Trial:
         other = self.task.build_model().to(self.device).train()
         if {*map(id, _trained(other))} & {*map(id, _trained(self.model))}:
             self._refuse("was built before: two calls give the same", "build a new one in every call")
-        ours, theirs = named_tensors(self.model) | self.buffers, named_tensors(other)
+        ours, theirs = named_tensors(self.model) | self.start, named_tensors(other)
         differing = sorted(ours.keys() ^ theirs.keys())
         differing += [name for name in ours if not differing and not _same(ours[name], theirs[name])]
         if differing:
-            problem = f"differs from call to call, whatever the seed ({differing[0]})"
-            self._refuse(
-                problem, "draw from the global generators of torch, numpy or Python, which are seeded"
-            )
+            way_out = "draw from the global generators of torch, numpy or Python, which are seeded"
+            self._refuse(f"differs from call to call, whatever the seed ({differing[0]})", way_out)
 
     def _why_no_mean(self, outputs: torch.Tensor, beside_others: torch.Tensor) -> str:
         """The reason why the update from a batch is not the mean of those from its parts; empty where it is. The
@@ -245,8 +247,7 @@ class Trial:
             )
         except Exception as error:  # whatever torch.func.vmap raises
             return f"torch.func.vmap cannot map its model ({cause(error)})"
-        with torch.no_grad():
-            nn.utils.vector_to_parameters(params, _trained(self.model))
+        self._reset()
         return "" if _close(alone, stacked, 1e-2) else "the stacked engine trains it otherwise"
 
 
@@ -283,8 +284,9 @@ def _state(model: nn.Module, task: Task) -> Iterator[tuple[str, Any]]:
         for name, value in vars(module).items():
             if name not in ("_parameters", "_buffers", "_modules", "training"):
                 yield from _values(value, f"{path}.{name}".lstrip("."), seen)
-    for function in ("loss", "prepare"):
-        yield from _values(getattr(task, function), function, seen)
+    for name in ("loss", "prepare"):
+        function = getattr(task, name)
+        yield from _values(vars(function) if isinstance(function, nn.Module) else function, name, seen)
 
 
 def _values(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:

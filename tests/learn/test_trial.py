@@ -163,6 +163,7 @@ def buffered(start):
             "changes its buffer buffer, float64 []; only float32",
         ),
         (buffered(torch.tensor(1j)), "changes its buffer buffer, complex64 []"),
+        (buffered(torch.tensor(2**24)), "changes its buffer buffer; integers are kept up to 16,777,216"),
         (functools.cache(linear()), "was built before: two calls give the same"),
         (
             linear(
@@ -188,6 +189,70 @@ def test_what_is_only_remembered_does_no_harm():
 def test_prepared_inputs_are_one_tensor():
     with pytest.raises(InputError, match="gave a tuple as its prepared inputs; it must be a Tensor"):
         tried(points(linear(), prepare=lambda x: (x, x)))
+
+
+class Centres(nn.Module):
+    def __init__(self, trained):
+        super().__init__()
+        self.centres = nn.Parameter(torch.zeros(2), requires_grad=trained)
+        self.steps = 0
+
+    def forward(self, outputs, labels):
+        self.steps += 1
+        return F.cross_entropy(outputs - self.centres, labels)
+
+
+@pytest.mark.parametrize(
+    ("trained", "words"),
+    [
+        (True, "a loss with parameters of its own; make them part of the model"),
+        (False, "changes loss['steps']"),
+    ],
+)
+def test_a_loss_has_neither_parameters_nor_a_state(trained, words):
+    with pytest.raises(InputError) as error:
+        tried(points(linear(), Centres(trained)))
+    assert words in str(error.value)
+
+
+def test_a_model_may_work_on_its_inputs_in_place():
+    task = points(lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 2)))
+    before = task.test.inputs.copy(), task.train.inputs.copy()
+    model, _ = tried(task)
+    engine = Sequential(task, WORK, model=model)
+    engine.check("workload", 4)
+    list(engine.train(flatten(model), [[np.arange(8)]]))
+    evaluate(task, model, flatten(model), [slice(5)])
+    assert np.array_equal(task.test.inputs, before[0]) and np.array_equal(task.train.inputs, before[1])
+
+
+class FirstBatch(nn.Linear):
+    """It begins at the scale of its first batch."""
+
+    def __init__(self):
+        super().__init__(8, 2)
+        self.scale = nn.Parameter(torch.ones(8))
+        self.register_buffer("is_begun", torch.tensor(False))
+
+    def forward(self, x):
+        if self.training and not self.is_begun:
+            self.scale.data.copy_(x.std(0))
+            self.is_begun.fill_(True)
+        return plainly(self, x * self.scale)
+
+
+def test_a_forward_pass_may_change_trained_parameters():
+    model, _ = tried(task := points(FirstBatch))
+    assert torch.equal(model.scale, torch.ones(8)) and not model.is_begun
+    (update,) = Sequential(task, WORK, model=model).train(flatten(model), [[np.arange(8)]])
+    assert update.delta[-1] == 1 and update.delta[18:26].any()
+
+
+def test_a_model_that_drops_the_dimension_of_a_batch_of_one_is_refused():
+    task = points(linear(lambda self, x: plainly(self, x).squeeze(0)))
+    model, _ = tried(task, stacked=False)
+    with pytest.raises(InputError, match=r"outputs \[2\] for labels \[1\]; keep the dimension of the batch"):
+        evaluate(task, model, flatten(model), [slice(9, 10)])
 
 
 def norm():

@@ -163,7 +163,9 @@ class Engine:
         """Compute the gradients of `smallest` samples, as many as the smallest batch has. Raises InputError at `place`,
         the input key of the workload, where that fails."""
         try:
-            loss, weights = self.trial(self.task.prepare(self.inputs[:smallest]), self.labels[:smallest])
+            loss, weights = self.trial(
+                self.task.prepare(self.inputs[:smallest].clone()), self.labels[:smallest]
+            )
             torch.autograd.grad(loss, weights, allow_unused=True)
         except Exception as error:  # whatever a model's own code or its kernels raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -307,7 +309,7 @@ class Step:
         """End a site: write the local minus the global model into `delta`, of the length of `params`."""
         starts, outs = self._views(params), self._views(delta)
         for tensor, start, out in zip(self.tensors(), starts, outs, strict=True):
-            torch.sub(tensor, start, out=out)
+            torch.sub(tensor.to(out.dtype) if tensor.dtype == torch.bool else tensor, start, out=out)
 
     def save(self, saved: torch.Tensor) -> None:
         """End a site: write the state of its optimiser into `saved`. A step without state writes nothing."""
