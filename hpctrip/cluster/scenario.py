@@ -51,6 +51,16 @@ class ClusterScenario(Component):
     """Grams of CO2 for a kilowatt-hour of the cluster over time: of one zone, as the cluster is at one place."""
     clock: Clock = Clock()
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: schedulers that use speeds foresee the clocks at which jobs run, and leases, slices and shares of a class
+        are divided exactly."""
+        kind, num_gpus = self.scheduler.kind, self.cluster.num_gpus
+        is_lowered = self.frequency.kind != "highest" or self.budget.kind != "none"
+        is_uneven = self.clock.round_s % 1 or (kind == "gandiva" and num_gpus & (num_gpus - 1))
+        foresees = kind not in ("fifo", "tiresias", "gandiva", "powerflow")
+        return 2 if (foresees and is_lowered) or (kind in ("themis", "gandiva") and is_uneven) else 1
+
     def replica(self, number: int) -> Self:
         """The same cluster with other random draws; replica 0 is the scenario itself."""
         return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})

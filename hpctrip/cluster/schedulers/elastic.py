@@ -63,10 +63,10 @@ class Optimus(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """GPUs by the time that they save; the shortest jobs come first if there are more jobs than GPUs."""
-        rate, profile, left = view.speeds.rate[:, :, -1], view.profile.tolist(), view.left.tolist()
+        rate, left = view.rate_of(), view.left.tolist()
 
         def saved_s(job: int, now: int, then: int) -> float:
-            return left[job] / rate[profile[job], now] - left[job] / rate[profile[job], then]
+            return left[job] / rate(job, now) - left[job] / rate(job, then)
 
         return grow(view, view.shortest_first(), saved_s, self.doubling)
 
@@ -86,11 +86,11 @@ class ElasticFlowLike(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """GPUs by the scaling of each job; a doubling that would not make a job faster is not taken."""
-        rate, profile = view.speeds.rate[:, :, -1], view.profile.tolist()
+        rate = view.rate_of()
 
         def scaling(job: int, now: int, then: int) -> float:
-            faster = rate[profile[job], then] / rate[profile[job], now]
-            return (then - now) * float(faster) if faster > 1 else 0.0
+            faster = rate(job, then) / rate(job, now)
+            return (then - now) * faster if faster > 1 else 0.0
 
         return grow(view, view.shortest_first(), scaling)
 
@@ -114,8 +114,7 @@ class PolluxGreedy(Scheduler):
     def plan(self, view: ClusterView) -> Plan:
         """GPUs that minimise the sum of 1 / speed-up; jobs with the fewest GPU-seconds come first."""
         fair = np.clip(-(-view.machine.num_gpus // max(len(view), 1)), 1, view.most_gpus())
-        rate, profile = view.speeds.rate[:, :, -1], view.profile.tolist()
-        fair_rate = view.rate(fair)
+        rate, fair_rate = view.rate_of(), view.rate(fair).tolist()
         age_s, delay_s = view.clock_s - view.submit_s, view.restart_s
         restart_factor = np.maximum(age_s - view.starts * delay_s, 0.0) / np.maximum(age_s + delay_s, 1e-9)
         present = view.gpus.tolist()
@@ -123,12 +122,11 @@ class PolluxGreedy(Scheduler):
         def unfitness(job: int, gpus: int) -> float:
             resized = present[job] and gpus != present[job]
             factor = max(float(restart_factor[job]), 1e-6) if resized else 1.0
-            return float(fair_rate[job]) / (float(rate[profile[job], gpus]) * factor)
+            return fair_rate[job] / (rate(job, gpus) * factor)
 
         def gain(job: int, now: int, then: int) -> float:
             if present[job] > now:  # up to its present number of GPUs a job needs no restart
-                rates = rate[profile[job]]
-                return float(fair_rate[job]) * float(1 / rates[now] - 1 / rates[then])
+                return fair_rate[job] * (1 / rate(job, now) - 1 / rate(job, then))
             return unfitness(job, now) - unfitness(job, then)
 
         return grow(view, np.lexsort((view.submit_s, view.gpu_s)), gain, self.doubling)
