@@ -96,7 +96,7 @@ class Zeus(CostAware):
         max_w = len(sites) * sites.full_power_w
         with np.errstate(invalid="ignore"):
             cost = self.eta * weighed.energy_j + (1 - self.eta) * max_w * weighed.round_s
-        return weighed.gain / np.where(_is_endless(weighed), np.inf, cost)
+        return _gain_per(weighed.gain, np.where(_is_endless(weighed), np.inf, cost))
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that need few joules, by eta."""
@@ -123,7 +123,8 @@ class RelativeGain(CostAware):
         endless = _is_endless(weighed)
         max_j = weighed.energy_j.max(initial=0.0, where=~endless)
         energy_j = np.where(endless, np.inf, weighed.energy_j) / (max_j or 1.0)
-        return weighed.efficiency * (weighed.gain / weighed.gain.max() / energy_j) ** self.exchange
+        share = weighed.gain / (weighed.gain.max() or 1.0)
+        return weighed.efficiency * _gain_per(share, energy_j) ** self.exchange
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that need few joules, by what they are worth."""
@@ -199,7 +200,8 @@ class Deadline(CostAware):
         if not in_time.any():
             return weighed.efficiency
         # a price may be below 0: then the most money for a gain is the best
-        spent = getattr(weighed, _COLUMNS[self.least]) / weighed.gain
+        with np.errstate(divide="ignore", invalid="ignore"):  # no gain is never in time
+            spent = getattr(weighed, _COLUMNS[self.least]) / weighed.gain
         return np.where(in_time, -spent, -np.inf)
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
@@ -218,8 +220,14 @@ class Deadline(CostAware):
 def _lasting(gain: np.ndarray, spent: np.ndarray, need: float) -> np.ndarray:
     """The gain for what is spent over the gain that is needed for it, [m]; inf where nothing is spent or money is
     earned."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(spent <= 0, np.inf, gain / spent / need)
+
+
+def _gain_per(gain: np.ndarray, spent: np.ndarray) -> np.ndarray:
+    """The gain for what is spent, [m]: 0 where nothing is gained, inf where a gain costs nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gain > 0, gain / spent, 0.0)
 
 
 def own_spending(sites: SiteView, name: str) -> np.ndarray:
