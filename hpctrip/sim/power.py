@@ -45,6 +45,8 @@ class PowerSupply:
 
     step_s: float = np.inf
     """Power is constant within each step, which begins at a multiple of `step_s`; inf: it never changes."""
+    ends_s: float = np.inf
+    """Simulated time from which on it has no data; inf: never."""
     synthetic: bool = True
     """Whether the numbers were made up; results say so wherever they show."""
     calendar: Calendar | None = None
@@ -217,7 +219,8 @@ class TraceSupply(PowerSupply):
         self._spare = np.tile(values, 2).ravel()
         self._first = domain * (2 * num_steps) + offset
         self._steps = Signal(np.arange(num_steps) * self.step_s, np.arange(num_steps), traces.duration_s)
-        self._begin_s, self._until_s = 0.0, (num_steps - offset.max(initial=0)) * self.step_s
+        self._begin_s = 0.0
+        self._end_after((num_steps - offset.max(initial=0)) * self.step_s)
 
     def on(self, calendar: Calendar) -> TraceSupply:
         """The same traces, whose common steps are cut to the calendar."""
@@ -226,16 +229,20 @@ class TraceSupply(PowerSupply):
             (time_us - self.traces.start_us) / 1e6 for time_us in (calendar.first_us, calendar.end_us)
         )
         supply.calendar, supply._steps = calendar, self._steps.cut(begin_s, end_s)
-        supply._begin_s, supply._until_s = calendar.offset_s, calendar.duration_s - calendar.offset_s
+        supply._begin_s = calendar.offset_s
+        supply._end_after(calendar.duration_s - calendar.offset_s)
         return supply
+
+    def _end_after(self, length_s: float) -> None:
+        self.ends_s = length_s if self._at_end == "raise" else np.inf
 
     def at(self, clock_s: float) -> np.ndarray:
         """P_i of every site, [N]. Past the end of a site's trace: wraps, or raises InputError (`at_end`)."""
-        if clock_s >= self._until_s and self._at_end == "raise":
+        if clock_s >= self.ends_s:
             together = "set offsets = false, " if self._offset.any() else ""
             raise InputError(
                 "power.at_end",
-                f"simulated time {clock_s:g} s is past the end of a site's power trace, {self._until_s:g} s",
+                f"simulated time {clock_s:g} s is past the end of a site's power trace, {self.ends_s:g} s",
                 f'set at_end = "wrap" to start it again, {together}or give longer traces',
             )
         return self._spare.take(self._first + int(self._steps.at(clock_s + self._begin_s)))

@@ -154,9 +154,9 @@ class World:
         return np.where(self.down(clock_s), 0.0, self.supplied(clock_s))
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
-        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Outages count as they are
-        in the middle of each step of the supply."""
-        return mean(self.power_fraction, self.supply.next_change_s, start_s, end_s)
+        """The mean of P_i(t) between two times, [N], as far as the supply has data; that at `start_s` where they are
+        one. Outages count as they are in the middle of each step of the supply."""
+        return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput fraction at this power, [N] or that of some sites, relative to full power; 0 without power."""
