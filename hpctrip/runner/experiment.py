@@ -56,6 +56,10 @@ from hpctrip.sim.world import World
 import_module("hpctrip.cluster.site_power")  # registers a power model; by name, as it is of a higher layer
 
 
+_BY_RETURN = ("fedcs", "fedzero", "first-back", "goodput", "oort", "power-of-choice", "tifl")
+"""Policies that rank sites by when they return."""
+
+
 class Experiment(Component):
     """One run: the whole input file."""
 
@@ -113,6 +117,13 @@ class Experiment(Component):
         """A copy in which absent keys have the values that follow from the others, `train` included."""
         experiment = super().resolve()
         return experiment.model_copy(update={"train": experiment.workload.local_work(experiment.train)})
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: return times count the aggregator's link, and oort asks nobody who would be late."""
+        kind = self.policy.kind
+        by_link = self.network.aggregator_bandwidth_bps is not None and kind in _BY_RETURN
+        return 2 if by_link or (kind == "oort" and self.faults.deadline_s is not None) else 1
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
