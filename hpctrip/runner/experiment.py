@@ -120,10 +120,13 @@ class Experiment(Component):
 
     @property
     def rules(self) -> int:  # type: ignore[override]
-        """2: return times count the aggregator's link, and oort asks nobody who would be late."""
+        """2: return times count the aggregator's link, oort asks nobody who would be late, and whole GPUs are those of
+        each site."""
         kind = self.policy.kind
         by_link = self.network.aggregator_bandwidth_bps is not None and kind in _BY_RETURN
-        return 2 if by_link or (kind == "oort" and self.faults.deadline_s is not None) else 1
+        in_time = kind == "oort" and self.faults.deadline_s is not None
+        own_gpus = self.throughput.whole_gpus and "num_gpus" in self.sites.columns()
+        return 2 if by_link or in_time or own_gpus else 1
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""

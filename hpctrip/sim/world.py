@@ -3,7 +3,7 @@ profiler's view."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any, Self
@@ -58,6 +58,8 @@ class World:
     """Columns of the sites' file other than their distance, [N] each."""
     size: np.ndarray
     """GPUs of each site, relative to throughput.num_gpus."""
+    hardware: Sequence[tuple[Throughput, np.ndarray]]
+    """Each hardware, and which of the sites have it, [N] bool."""
     spent: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
@@ -108,6 +110,7 @@ class World:
             seed,
             columns,
             size,
+            throughput.of_sites(size, config_key("sites", sites)),
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
@@ -158,17 +161,26 @@ class World:
         one. Outages count as they are in the middle of each step of the supply."""
         return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
 
-    def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Throughput fraction at this power, [N] or that of some sites, relative to full power; 0 without power."""
+    def throughput_of(
+        self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)
+    ) -> np.ndarray:
+        """Throughput fraction of `sites` with these power fractions [n], relative to full power, [n]; 0 without
+        power."""
         place, what = config_key("throughput", self.throughput), "the throughput fractions"
-        fraction = numbers(
-            self.throughput.fraction(power_fraction), power_fraction.shape, 0.0, 1.0, place, what
-        )
+        fraction = np.zeros(power_fraction.shape)
+        for hardware, having in self.hardware:
+            power = power_fraction[here := having[sites]]
+            fraction[here] = numbers(hardware.fraction(power), power.shape, 0.0, 1.0, place, what)
         return np.where(power_fraction > 0, fraction, 0.0)
 
-    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> list[np.ndarray]:
-        """(busy, waiting) watts of `sites` with these power fractions [n], [n] each."""
-        return [watts * self.size[sites] for watts in self.throughput.checked_draw_w(power_fraction)]
+    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """(busy, waiting) watts of `sites` with these power fractions [n], [2, n]."""
+        drawn_w = np.zeros((2, *power_fraction.shape))
+        for hardware, having in self.hardware:
+            here = having[sites]
+            relative = self.size[sites][here] * (self.throughput.num_gpus / hardware.num_gpus)
+            drawn_w[:, here] = np.multiply(hardware.checked_draw_w(power_fraction[here]), relative)
+        return drawn_w
 
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
         """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
@@ -222,7 +234,7 @@ class CohortPower:
 
     def throughput_at(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site, [k]."""
-        return self._world.throughput_of(self.at(clock_s))
+        return self._world.throughput_of(self.at(clock_s), self._sites)
 
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""

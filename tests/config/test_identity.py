@@ -113,7 +113,14 @@ DEADLINE = ["faults.deadline_s=60"]
         (["policy.kind=tifl", *LINK], 2),
         (["policy.kind=tifl", *DEADLINE], 1),
         (["policy.kind=powertrip", *LINK, *DEADLINE], 1),
+        (["sites.kind=csv", "sites.path=gpus.csv"], 1),
+        (["sites.kind=csv", "sites.path=gpus.csv", "throughput.kind=clocks"], 2),
+        (["throughput.kind=gpus"], 1),
     ],
 )
-def test_rules_that_follow_from_several_tables_are_raised_where_numbers_changed(lines, rules):
+def test_rules_that_follow_from_several_tables_are_raised_where_numbers_changed(
+    lines, rules, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpus.csv").write_text("gpus\n8\n100\n")
     assert raised_rules(read_input(overrides=lines).experiment).get("input", 1) == rules

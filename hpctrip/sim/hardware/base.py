@@ -6,11 +6,12 @@ against power cap. Hardware with several operating points of its GPUs is in oper
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
 from hpctrip.base.validate import numbers
@@ -27,6 +28,10 @@ class Throughput(Component):
 
     Power is metered where it enters the site: all of it counts `pue` times.
     """
+
+    whole_gpus: ClassVar[bool] = False
+    """Whether a site's own number of GPUs changes its throughput fraction, because GPUs are whole; else a site of twice
+    the GPUs has the same fraction and draws twice the watts."""
 
     num_gpus: int = Field(100, gt=0, le=10**9)
     """GPUs of a site, N."""
@@ -46,6 +51,28 @@ class Throughput(Component):
     def site_w(self) -> float:
         """Power of a site at P = 1: `site_power_w` of the kinds that have it, else `full_power_w`."""
         return getattr(self, "site_power_w", None) or self.full_power_w()
+
+    def of_sites(self, size: np.ndarray, place: str) -> list[tuple[Throughput, np.ndarray]]:
+        """The hardware of sites with `size` [N] times as many GPUs, and as much power: each, and which sites have it,
+        [N] bool. Raises InputError at `place`, the key of the sites, where whole GPUs are no whole number."""
+        if not self.whole_gpus:
+            return [(self, np.ones(len(size), dtype=bool))]
+        num_gpus = size * self.num_gpus
+        whole = np.rint(num_gpus)
+        if len(wrong := num_gpus[~np.isclose(num_gpus, whole, rtol=1e-9, atol=0)]):
+            problem = (
+                f"has a site of {wrong[0]:g} GPUs, and throughput.kind = {self.kind!r} counts whole ones"
+            )
+            raise InputError(place, problem, "give whole numbers in the column gpus")
+        own = {number: self._of_site(int(number)) for number in np.unique(whole)}
+        return [(hardware, whole == number) for number, hardware in own.items()]
+
+    def _of_site(self, num_gpus: int) -> Self:
+        """The hardware of a site with this number of GPUs, and power in proportion."""
+        if num_gpus == self.num_gpus:
+            return self
+        site_power_w = self.site_w() * (num_gpus / self.num_gpus)
+        return self.model_copy(update={"num_gpus": num_gpus, "site_power_w": site_power_w})
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput relative to that of a fully powered site, float64 in the shape of `power_fraction`.
@@ -95,6 +122,7 @@ class Gpus(Throughput):
     """
 
     kind = "gpus"
+    whole_gpus = True
     site_power_w: Watts | None = None
     """Power of the site at P = 1. By default the power of all its GPUs: num_gpus * gpu_power_w * pue."""
 

@@ -49,6 +49,7 @@ class OperatingPoints(Throughput):
     point that needs the least energy for a sample, the server's share included.
     """
 
+    whole_gpus = True
     gpu_power_w: Watts | None = Field(None, gt=0)
     """Power limit of a GPU: points that draw more are ignored. Absent: none."""
     site_power_w: Watts | None = Field(None, gt=0)
