@@ -159,8 +159,9 @@ class Budget(CostAware):
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
         needs = self._needs(sites, history)
-        lasts = [_lasting(weighed.gain, getattr(weighed, name), need) for name, need in needs.items()]
-        scarcest = np.min(lasts, axis=0)
+        spent = {name: getattr(weighed, name) for name in needs}
+        lasts = [_gain_per(weighed.gain, spent[name]) / need for name, need in needs.items()]
+        scarcest = np.min(np.where(np.array([*spent.values()]) <= 0, np.inf, lasts), axis=0)
         return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
@@ -215,13 +216,6 @@ class Deadline(CostAware):
         """Accuracy that has to be gained in every second that is left; inf where none is."""
         left_s = self.deadline_s - sites.clock_s
         return _needed_gain(sites, history) / left_s if left_s > 0 else np.inf
-
-
-def _lasting(gain: np.ndarray, spent: np.ndarray, need: float) -> np.ndarray:
-    """The gain for what is spent over the gain that is needed for it, [m]; inf where nothing is spent or money is
-    earned."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(spent <= 0, np.inf, gain / spent / need)
 
 
 def _gain_per(gain: np.ndarray, spent: np.ndarray) -> np.ndarray:

@@ -219,8 +219,7 @@ class TraceSupply(PowerSupply):
         self._spare = np.tile(values, 2).ravel()
         self._first = domain * (2 * num_steps) + offset
         self._steps = Signal(np.arange(num_steps) * self.step_s, np.arange(num_steps), traces.duration_s)
-        self._begin_s = 0.0
-        self._end_after((num_steps - offset.max(initial=0)) * self.step_s)
+        self._begin_s, self._until_s = 0.0, (num_steps - offset.max(initial=0)) * self.step_s
 
     def on(self, calendar: Calendar) -> TraceSupply:
         """The same traces, whose common steps are cut to the calendar."""
@@ -229,12 +228,13 @@ class TraceSupply(PowerSupply):
             (time_us - self.traces.start_us) / 1e6 for time_us in (calendar.first_us, calendar.end_us)
         )
         supply.calendar, supply._steps = calendar, self._steps.cut(begin_s, end_s)
-        supply._begin_s = calendar.offset_s
-        supply._end_after(calendar.duration_s - calendar.offset_s)
+        supply._begin_s, supply._until_s = calendar.offset_s, calendar.duration_s - calendar.offset_s
         return supply
 
-    def _end_after(self, length_s: float) -> None:
-        self.ends_s = length_s if self._at_end == "raise" else np.inf
+    @property
+    def ends_s(self) -> float:  # type: ignore[override]
+        """The end of the first trace of a site, unless they start again."""
+        return self._until_s if self._at_end == "raise" else np.inf
 
     def at(self, clock_s: float) -> np.ndarray:
         """P_i of every site, [N]. Past the end of a site's trace: wraps, or raises InputError (`at_end`)."""

@@ -139,14 +139,6 @@ def test_the_least_energy_leaves_power_unused(tmp_path):
     assert with_servers.fraction(np.array([0.5, 1])).tolist() == [0.5, 1]
 
 
-def test_points_that_are_never_run_do_not_limit_the_size_of_a_site(tmp_path, monkeypatch):
-    monkeypatch.setattr("hpctrip.sim.hardware.operating_points._MAX_LEVELS", 5)
-    rows = [(100, 4), (200, 5)]
-    assert len(curve(tmp_path, rows, num_gpus=5, choice="least-energy").levels.num_gpus) == 6
-    with pytest.raises(InputError, match="num_gpus = 5: times 2 operating points is more than 5"):
-        curve(tmp_path, rows, num_gpus=5).fraction(np.ones(1))
-
-
 def test_servers_and_cooling_take_their_share_of_the_power(tmp_path):
     site = curve(tmp_path, [(100, 1)], host_w=50.0, pue=2.0)
     assert site.full_power_w() == 600

@@ -64,15 +64,12 @@ class Throughput(Component):
                 f"has a site of {wrong[0]:g} GPUs, and throughput.kind = {self.kind!r} counts whole ones"
             )
             raise InputError(place, problem, "give whole numbers in the column gpus")
-        own = {number: self._of_site(int(number)) for number in np.unique(whole)}
-        return [(hardware, whole == number) for number, hardware in own.items()]
-
-    def _of_site(self, num_gpus: int) -> Self:
-        """The hardware of a site with this number of GPUs, and power in proportion."""
-        if num_gpus == self.num_gpus:
-            return self
-        site_power_w = self.site_w() * (num_gpus / self.num_gpus)
-        return self.model_copy(update={"num_gpus": num_gpus, "site_power_w": site_power_w})
+        hardware = []
+        for number in np.unique(whole).tolist():
+            of_this = {"num_gpus": int(number), "site_power_w": self.site_w() * (number / self.num_gpus)}
+            own = self if number == self.num_gpus else self.model_copy(update=of_this)
+            hardware.append((own, whole == number))
+        return hardware
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput relative to that of a fully powered site, float64 in the shape of `power_fraction`.
