@@ -84,8 +84,6 @@ class Speeds:
         self.gpus_per_node = gpus_per_node
         self.frequencies = gpu.frequencies
         """[F] rising fractions of the highest frequency."""
-        self.idle_w = gpu.idle_w
-        """Power of a GPU without a job in a node that is on."""
         self._gpu = gpu
         self._slowdown = gpu.slowdown(self.frequencies)
         self._cache: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}

@@ -53,13 +53,13 @@ class ClusterScenario(Component):
 
     @property
     def rules(self) -> int:  # type: ignore[override]
-        """2: schedulers that use speeds foresee the clocks at which jobs run, and leases, slices and shares of a class
-        are divided exactly."""
+        """2: schedulers that use speeds foresee lowered clocks; leases, slices and shares are divided exactly."""
         kind, num_gpus = self.scheduler.kind, self.cluster.num_gpus
-        is_lowered = self.frequency.kind != "highest" or self.budget.kind != "none"
-        is_uneven = self.clock.round_s % 1 or (kind == "gandiva" and num_gpus & (num_gpus - 1))
-        foresees = kind not in ("fifo", "tiresias", "gandiva", "powerflow")
-        return 2 if (foresees and is_lowered) or (kind in ("themis", "gandiva") and is_uneven) else 1
+        if kind == "gandiva":
+            return 2 if self.clock.round_s % 1 or num_gpus & (num_gpus - 1) else 1
+        lowers = self.frequency.kind != "highest" or self.budget.kind != "none"
+        changed = lowers or (kind == "themis" and self.clock.round_s % 1)
+        return 2 if changed and kind not in ("fifo", "tiresias", "powerflow") else 1
 
     def replica(self, number: int) -> Self:
         """The same cluster with other random draws; replica 0 is the scenario itself."""

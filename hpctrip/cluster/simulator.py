@@ -177,8 +177,8 @@ class Simulator:
         now_s, active = self.clock_s, self._active
         self._num_decisions += 1
         view = self.state.view(active, now_s, self.allocator.machine, self.clock.restart_s, self._limit_w)
-        chosen = partial(self.frequency.checked_choice, view, gpu=self.gpu)
-        foreseen = replace(view, chosen=chosen, highest=self.allocator.highest)
+        chosen, highest = partial(self.frequency.checked_choice, view, gpu=self.gpu), self.allocator.highest
+        foreseen = replace(view, frequency_on=lambda gpus: np.minimum(chosen(gpus), highest))
         place = config_key("scheduler", self.scheduler)
         plan = instance(self.scheduler.plan(foreseen), Plan, place, "its plan").checked(view, place)
         frequency = chosen(plan.gpus) if plan.frequency is None else plan.frequency

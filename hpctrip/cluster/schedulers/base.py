@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -81,22 +80,16 @@ class ClusterView:
     """[J] time with GPUs up to now."""
     starts: np.ndarray
     """[J] number of starts."""
-    chosen: Callable[[np.ndarray], np.ndarray | int] = lambda gpus: -1
-    """Index of the frequency [J] that the frequency policy of the input chooses for the jobs on `gpus` [J] GPUs."""
-    highest: int = sys.maxsize
-    """Index of the highest frequency that the power limit left at the last decision."""
+    frequency_on: Callable[[np.ndarray], np.ndarray | int] = lambda gpus: -1
+    """[J] index of the frequency at which the jobs would run on `gpus` [J] GPUs: that of the frequency policy, as far
+    as the power limit left it at the last decision."""
 
     def __len__(self) -> int:
         return len(self.job)
 
-    def expected_frequency(self, gpus: np.ndarray) -> np.ndarray:
-        """[J] index of the frequency at which the jobs would run on `gpus` [J] GPUs: the chosen one, as far as the
-        power limit has left it."""
-        return np.minimum(self.chosen(gpus), self.highest)
-
     def rate(self, gpus: np.ndarray, frequency: np.ndarray | int | None = None) -> np.ndarray:
-        """[J] work per second on `gpus` [J] packed GPUs; 0 on none. The default is `expected_frequency`."""
-        frequency = self.expected_frequency(gpus) if frequency is None else frequency
+        """[J] work per second on `gpus` [J] packed GPUs; 0 on none. The default is `frequency_on`."""
+        frequency = self.frequency_on(gpus) if frequency is None else frequency
         return self.speeds.rate[self.profile, gpus, frequency]
 
     def rate_of(self) -> Callable[[int, int], float]:
@@ -110,18 +103,9 @@ class ClusterView:
             return self.left / self.rate(gpus, frequency)
 
     def energy_j(self, gpus: np.ndarray, frequency: np.ndarray | int | None = None) -> np.ndarray:
-        """[J] energy of the GPUs for the remaining work, on `gpus` [J] GPUs, at least one for each job. Default as in
-        `rate`."""
-        frequency = self.expected_frequency(gpus) if frequency is None else frequency
+        """[J] energy of the GPUs for the remaining work, on `gpus` [J] GPUs, at least one for each job."""
+        frequency = self.frequency_on(gpus) if frequency is None else frequency
         return self.time_s(gpus, frequency) * self.speeds.power_w[self.profile, gpus, frequency]
-
-    def fits_power(self, gpus: np.ndarray) -> bool:
-        """Whether the power limit slows no job down on `gpus` [J] GPUs, even with every node on."""
-        if self.limit_w == np.inf:
-            return True
-        idle_w = (self.machine.num_gpus - int(gpus.sum())) * self.speeds.idle_w
-        jobs_w = self.speeds.power_w[self.profile, gpus, self.chosen(gpus)].sum()
-        return jobs_w + idle_w + self.machine.num_nodes * self.machine.host_w <= self.limit_w
 
     def most_gpus(self) -> np.ndarray:
         """[J] maximum number of GPUs to which an elastic scheduler may scale a job."""

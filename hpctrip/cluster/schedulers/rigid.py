@@ -36,8 +36,7 @@ class EasyBackfill(Scheduler):
     job does not start later for it; not preemptive.
 
     An oracle: it uses the exact remaining times, without restarts, where EASY uses the estimates of users. Under a
-    power limit a job starts early only if the power is enough for all jobs at the chosen clocks, with every node on, as
-    the job would otherwise slow the others down. Later changes of the limit are not foreseen.
+    budget no job starts early, as it would take power from those for which the first one waits.
     """
 
     kind = "easy-backfill"
@@ -48,7 +47,7 @@ class EasyBackfill(Scheduler):
         order = np.argsort(view.gpus == 0, kind="stable")
         plan = view.in_order(order, skip=False)
         waiting = order[plan.gpus[order] == 0].tolist()
-        if not waiting:
+        if not waiting or view.limit_w < np.inf:
             return plan
         gpus, wanted, remaining_s = plan.gpus, view.requested, view.time_s(view.requested)
         first = waiting.pop(0)
@@ -61,9 +60,6 @@ class EasyBackfill(Scheduler):
             ends_before = remaining_s[job] <= starts_s
             if wanted[job] <= (free if ends_before else min(free, beside)):
                 gpus[job] = wanted[job]
-                if not view.fits_power(gpus):
-                    gpus[job] = 0
-                    continue
                 free -= int(wanted[job])
                 beside -= 0 if ends_before else int(wanted[job])
         return plan
