@@ -120,13 +120,8 @@ class Experiment(Component):
 
     @property
     def rules(self) -> int:  # type: ignore[override]
-        """2: return times count the aggregator's link, oort asks nobody who would be late, and whole GPUs are those of
-        each site."""
-        kind = self.policy.kind
-        by_link = self.network.aggregator_bandwidth_bps is not None and kind in _BY_RETURN
-        in_time = kind == "oort" and self.faults.deadline_s is not None
-        own_gpus = self.throughput.whole_gpus and "num_gpus" in self.sites.columns()
-        return 2 if by_link or in_time or own_gpus else 1
+        """2: see `_gives_other_numbers`."""
+        return 1 + _gives_other_numbers(self)
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -213,6 +208,18 @@ class Experiment(Component):
             seed=self.seed,
             forecast=self.forecast,
         )
+
+
+def _gives_other_numbers(e: Experiment) -> bool:
+    """Whether an input gives other numbers than under rules 1 of the root: return times count the aggregator's link,
+    oort asks nobody who would be late, whole GPUs are those of each site, and a diverged site's state stays."""
+    kind, keeps_state = e.policy.kind, e.compression.keeps_residual or e.train.keep_optimizer
+    return (
+        (e.network.aggregator_bandwidth_bps is not None and kind in _BY_RETURN)
+        or (kind == "oort" and e.faults.deadline_s is not None)
+        or (e.throughput.whole_gpus and "num_gpus" in e.sites.columns())
+        or (e.server.on_diverged == "drop" and keeps_state)
+    )
 
 
 @dataclass(frozen=True)

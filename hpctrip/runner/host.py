@@ -120,10 +120,13 @@ class Host:
                 updates = self.engine.train(params, block_visits, optimizers)
                 for position, site in zip(block, sites, strict=True):
                     seed_draws(self.device, self.seed, round, site)
+                    before = self.memory.rows[site].clone() if self.memory.length else None
                     update = next(updates)
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
                         tally.note("diverged", 1, position)
+                        if before is not None:  # an update that does not count changes nothing
+                            self.memory.rows[site].copy_(before)
                     else:
                         norms[position] = norm
                         if self.num_integers:

@@ -116,6 +116,8 @@ DEADLINE = ["faults.deadline_s=60"]
         (["sites.kind=csv", "sites.path=gpus.csv"], 1),
         (["sites.kind=csv", "sites.path=gpus.csv", "throughput.kind=clocks"], 2),
         (["throughput.kind=gpus"], 1),
+        (["server.on_diverged=drop"], 1),
+        (["server.on_diverged=drop", "compression.kind=top-k"], 2),
     ],
 )
 def test_rules_that_follow_from_several_tables_are_raised_where_numbers_changed(
