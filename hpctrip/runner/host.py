@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.params import check_params, cosine, flatten, num_integers
 from hpctrip.learn.params import num_params as count_params
 from hpctrip.learn.task import Task, checked_model
-from hpctrip.ranks.base import Ranks, RoundTimer
+from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
 from hpctrip.runner.experiment import Experiment
@@ -50,12 +51,10 @@ class Host:
         `hosts_kind` is the device type of all hosts, by which the engine is chosen; `meter` is that of this rank's
         machine (None: not metered), `signals` are those that this process receives. Raises InputError where a component
         cannot be built."""
-        self.experiment, self.ranks = experiment, ranks
+        self.experiment, self.ranks, self.device, self.hosts_kind = experiment, ranks, device, hosts_kind
         self.task = task = replace(task, test=experiment.evaluate.chosen(task.test))
-        self.device, self.hosts_kind = device, hosts_kind
-        self.seed, self.num_sites = experiment.seed, num_sites
+        self.seed, self.num_sites, self.work = experiment.seed, num_sites, experiment.train
         self.wall, self.meter, self.signals = RoundTimer(ranks.phase), meter or Meter(), signals or Signals()
-        self.work = experiment.train
         experiment.engine.prepare(device)
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -88,18 +87,18 @@ class Host:
             self.engine.check(place, self.work.smallest_batch(self.num_samples))
         counters = vector_size(TRAINING, num_sites, ranks.size)
         self.partial = PartialSum(len(self.initial_params), counters, device)
-        self.fixed_hosts = (
-            fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
-            if self.memory.length
-            else None
-        )
-        """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
         self.eval_batches = eval_batches(len(task.test), experiment.evaluate.batch_size)
+
+    @cached_property
+    def fixed_hosts(self) -> np.ndarray | None:
+        """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
+        size, num_hosts = self.block_rule.size(self.num_sites), len(self.ranks.hosts)
+        return fixed_hosts(self.num_visits, size, num_hosts) if self.memory.length else None
 
     def train(self, params: torch.Tensor, assignment: Assignment) -> tuple[torch.Tensor, np.ndarray]:
         """Train this rank's blocks from the global model [P + B]. Returns its partial sum of updates and counters
-        `TRAINING`, int64 [P + B + T], which the next round overwrites, and the integers of the model's buffers, [I]
-        int64: the largest that a site of this rank has after training, or the global model had before."""
+        `TRAINING`, int64 [P + B + T], which the next round overwrites, and the largest integers of the model's buffers
+        at one of its sites or before the round, [I] int64."""
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
         tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
@@ -117,16 +116,16 @@ class Host:
                 self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
                 sites = [cohort[i] for i in block]
                 optimizers = [self.memory.of(site)[1] for site in sites]
+                before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
                 updates = self.engine.train(params, block_visits, optimizers)
                 for position, site in zip(block, sites, strict=True):
                     seed_draws(self.device, self.seed, round, site)
-                    before = self.memory.rows[site].clone() if self.memory.length else None
                     update = next(updates)
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
                         tally.note("diverged", 1, position)
-                        if before is not None:  # an update that does not count changes nothing
-                            self.memory.rows[site].copy_(before)
+                        if site in before:  # what is not summed changes no state
+                            self.memory.rows[site] = before[site]
                     else:
                         norms[position] = norm
                         if self.num_integers:
@@ -152,9 +151,8 @@ class Host:
             sent = compression.send(arriving[: self.num_params], self.seed, round, site, residual)
             arriving = torch.cat([sent, arriving[self.num_params :]]) if self.num_buffers else sent
             magnitude = None
-        if not self.partial.add(arriving, weight, magnitude):
-            return None
-        return torch.linalg.vector_norm(arriving[: self.num_params])
+        is_added = self.partial.add(arriving, weight, magnitude)
+        return torch.linalg.vector_norm(arriving[: self.num_params]) if is_added else None
 
     def sites_per_block(self, num_sites: int) -> int:
         """Sites per block in a round that trains `num_sites` sites. Fixed blocks are cut once, from all N sites."""
@@ -184,6 +182,23 @@ class Host:
             for phase, drawn_uj in phases_uj.items():
                 tally.integers[f"{phase}_wall_j"][rank] = drawn_uj
         return tally.vector
+
+
+def agree_on_blocks(host: Host) -> None:
+    """Bound the blocks by what the GPU of every host holds at once, as a batched computation may round differently for
+    another size. A collective, before the first round. Raises InputError where a GPU does not hold one site."""
+    ranks, most = host.ranks, min(host.block_rule.most, host.num_sites)
+
+    def fitting() -> int:
+        if ranks.rank not in ranks.hosts or host.device.type != "cuda":
+            return most
+        sites = np.argsort(-host.num_visits, kind="stable")[:most].tolist()
+        visits = [[np.concatenate(host.visits(site, 1))[: host.work.batch_size]] for site in sites]
+        return host.engine.fitting(host.initial_params, visits)
+
+    fits = -int(ranks.largest(np.array([-build_collectively(ranks, fitting)]))[0])
+    if fits < most:
+        host.block_rule = replace(host.block_rule, most=fits)
 
 
 def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:

@@ -38,7 +38,7 @@ from hpctrip.runner.cache.lookup import CacheLookup
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import Experiment, Input
-from hpctrip.runner.host import Host, restore
+from hpctrip.runner.host import Host, agree_on_blocks, restore
 from hpctrip.runner.loop import Rank0, train
 from hpctrip.runner.provenance import sources_of
 from hpctrip.runner.resume import ResumePoint, Start
@@ -296,7 +296,9 @@ def _parts(
         aggregator = Aggregator(host, num_machines) if ranks.is_aggregator else None
         return host, aggregator, gpus
 
-    return build_collectively(ranks, build)
+    parts = build_collectively(ranks, build)
+    agree_on_blocks(parts[0])
+    return parts
 
 
 def local_gpus(ranks: Ranks, device: torch.device) -> tuple[int, list[str] | None]:

@@ -3,7 +3,7 @@ profiler's view."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any, Self
@@ -19,7 +19,7 @@ from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import SPENT, Accounts
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
-from hpctrip.sim.hardware import Throughput
+from hpctrip.sim.hardware.base import SiteHardware, Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
@@ -58,8 +58,7 @@ class World:
     """Columns of the sites' file other than their distance, [N] each."""
     size: np.ndarray
     """GPUs of each site, relative to throughput.num_gpus."""
-    hardware: Sequence[tuple[Throughput, np.ndarray]]
-    """Each hardware, and which of the sites have it, [N] bool."""
+    hardware: SiteHardware
     spent: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
@@ -114,7 +113,7 @@ class World:
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
-        world.draw_w(world.power_fraction(0.0))
+        world.hardware.draw_w(world.power_fraction(0.0))
         return world
 
     def __len__(self) -> int:
@@ -161,27 +160,6 @@ class World:
         one. Outages count as they are in the middle of each step of the supply."""
         return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
 
-    def throughput_of(
-        self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)
-    ) -> np.ndarray:
-        """Throughput fraction of `sites` with these power fractions [n], relative to full power, [n]; 0 without
-        power."""
-        place, what = config_key("throughput", self.throughput), "the throughput fractions"
-        fraction = np.zeros(power_fraction.shape)
-        for hardware, having in self.hardware:
-            power = power_fraction[here := having[sites]]
-            fraction[here] = numbers(hardware.fraction(power), power.shape, 0.0, 1.0, place, what)
-        return np.where(power_fraction > 0, fraction, 0.0)
-
-    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """(busy, waiting) watts of `sites` with these power fractions [n], [2, n]."""
-        drawn_w = np.zeros((2, *power_fraction.shape))
-        for hardware, having in self.hardware:
-            here = having[sites]
-            relative = self.size[sites][here] * (self.throughput.num_gpus / hardware.num_gpus)
-            drawn_w[:, here] = np.multiply(hardware.checked_draw_w(power_fraction[here]), relative)
-        return drawn_w
-
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
         """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
         `seconds_per_sample` at a site of throughput.num_gpus GPUs."""
@@ -189,7 +167,7 @@ class World:
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
-        return self.throughput_of(self.power_fraction(clock_s))
+        return self.hardware.throughput(self.power_fraction(clock_s))
 
 
 def site_name(world: World, site: int) -> str:
@@ -234,7 +212,7 @@ class CohortPower:
 
     def throughput_at(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site, [k]."""
-        return self._world.throughput_of(self.at(clock_s), self._sites)
+        return self._world.hardware.throughput(self.at(clock_s), self._sites)
 
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
@@ -346,7 +324,7 @@ def bill(
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
         power = supplied.at(start_s if frozen else at_s)
-        busy_w, waiting_w = world.draw_w(power, cohort)
+        busy_w, waiting_w = world.hardware.draw_w(power, cohort)
         begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
         joules = {
             "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),

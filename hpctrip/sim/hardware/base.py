@@ -6,6 +6,8 @@ against power cap. Hardware with several operating points of its GPUs is in oper
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -52,24 +54,23 @@ class Throughput(Component):
         """Power of a site at P = 1: `site_power_w` of the kinds that have it, else `full_power_w`."""
         return getattr(self, "site_power_w", None) or self.full_power_w()
 
-    def of_sites(self, size: np.ndarray, place: str) -> list[tuple[Throughput, np.ndarray]]:
-        """The hardware of sites with `size` [N] times as many GPUs, and as much power: each, and which sites have it,
-        [N] bool. Raises InputError at `place`, the key of the sites, where whole GPUs are no whole number."""
+    def of_sites(self, size: np.ndarray, place: str) -> SiteHardware:
+        """The hardware of sites with `size` [N] times as many GPUs, and power in proportion. Raises InputError at
+        `place`, the sites' key, where a number of whole GPUs is not whole."""
         if not self.whole_gpus:
-            return [(self, np.ones(len(size), dtype=bool))]
+            return SiteHardware([(self, size)])
         num_gpus = size * self.num_gpus
-        whole = np.rint(num_gpus)
+        whole, kinds = np.rint(num_gpus), []
         if len(wrong := num_gpus[~np.isclose(num_gpus, whole, rtol=1e-9, atol=0)]):
             problem = (
                 f"has a site of {wrong[0]:g} GPUs, and throughput.kind = {self.kind!r} counts whole ones"
             )
             raise InputError(place, problem, "give whole numbers in the column gpus")
-        hardware = []
         for number in np.unique(whole).tolist():
             of_this = {"num_gpus": int(number), "site_power_w": self.site_w() * (number / self.num_gpus)}
             own = self if number == self.num_gpus else self.model_copy(update=of_this)
-            hardware.append((own, whole == number))
-        return hardware
+            kinds.append((own, (whole == number).astype(np.float64)))
+        return SiteHardware(kinds)
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput relative to that of a fully powered site, float64 in the shape of `power_fraction`.
@@ -98,6 +99,31 @@ class Throughput(Component):
         busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, _MAX_W, place, "the watts of busy sites")
         waiting_w = self.waiting_w(power_fraction)
         return busy_w, numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
+
+
+@dataclass(frozen=True)
+class SiteHardware:
+    """The hardware of N sites."""
+
+    kinds: Sequence[tuple[Throughput, np.ndarray]]
+    """Each hardware, and how many times as much of it every site has, [N]; every site has one."""
+
+    def throughput(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power."""
+        fraction = np.zeros(power_fraction.shape)
+        for hardware, amount in self.kinds:
+            power = power_fraction[has := amount[sites] > 0]
+            place, what = config_key("throughput", hardware), "the throughput fractions"
+            fraction[has] = numbers(hardware.fraction(power), power.shape, 0.0, 1.0, place, what)
+        return np.where(power_fraction > 0, fraction, 0.0)
+
+    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """(busy, waiting) watts of `sites` with this power [n], [2, n]."""
+        drawn_w = np.zeros((2, *power_fraction.shape))
+        for hardware, amount in self.kinds:
+            has = (relative := amount[sites]) > 0
+            drawn_w[:, has] = np.multiply(hardware.checked_draw_w(power_fraction[has]), relative[has])
+        return drawn_w
 
 
 @THROUGHPUT_MODELS.add
