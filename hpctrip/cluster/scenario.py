@@ -55,11 +55,10 @@ class ClusterScenario(Component):
     def rules(self) -> int:  # type: ignore[override]
         """2: schedulers that use speeds foresee lowered clocks; leases, slices and shares are divided exactly."""
         kind, num_gpus = self.scheduler.kind, self.cluster.num_gpus
-        if kind == "gandiva":
-            return 2 if self.clock.round_s % 1 or num_gpus & (num_gpus - 1) else 1
+        foresees = kind not in ("fifo", "tiresias", "gandiva", "powerflow")
         lowers = self.frequency.kind != "highest" or self.budget.kind != "none"
-        changed = lowers or (kind == "themis" and self.clock.round_s % 1)
-        return 2 if changed and kind not in ("fifo", "tiresias", "powerflow") else 1
+        divides = kind in ("themis", "gandiva") and (self.clock.round_s % 1 or num_gpus & (num_gpus - 1))
+        return 2 if (foresees and lowers) or divides else 1
 
     def replica(self, number: int) -> Self:
         """The same cluster with other random draws; replica 0 is the scenario itself."""

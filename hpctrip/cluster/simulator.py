@@ -166,8 +166,7 @@ class Simulator:
         )
         self._limit_w = float(numbers(limit_w, (), 0.0, math.inf, "budget", "the watts that may be drawn"))
         order = self._apply_plan() if len(active) else active
-        if self._limit_w < math.inf:
-            self.allocator.keep_below(self._limit_w, order, now_s)
+        self.allocator.keep_below(self._limit_w, order, now_s)
         draws = len(active) > 0 or bool(self.allocator.layout.powered.any())
         renewed = (self.scheduler.periodic and len(active)) or (self.limit.renewed and draws)
         self._next_decision_s = next_step_s(now_s, clock.round_s) if renewed else math.inf

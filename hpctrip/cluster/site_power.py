@@ -59,8 +59,7 @@ class ClusterPower(PowerModel):
 
     @property
     def rules(self) -> int:  # type: ignore[override]
-        """One more than the cluster's: it restarts no job that cannot grow, and keeps its budget also while it has no
-        job."""
+        """One more than the cluster's: it restarts no job that cannot grow, and keeps its budget without jobs, too."""
         return 1 + read_cluster(self.path).rules
 
     def supply(self, num_sites: int, seed: int) -> ClusterSupply:

@@ -56,10 +56,6 @@ from hpctrip.sim.world import World
 import_module("hpctrip.cluster.site_power")  # registers a power model; by name, as it is of a higher layer
 
 
-_BY_RETURN = ("fedcs", "fedzero", "first-back", "goodput", "oort", "power-of-choice", "tifl")
-"""Policies that rank sites by when they return."""
-
-
 class Experiment(Component):
     """One run: the whole input file."""
 
@@ -213,10 +209,11 @@ class Experiment(Component):
 def _gives_other_numbers(e: Experiment) -> bool:
     """Whether an input gives other numbers than under rules 1 of the root: return times count the aggregator's link,
     oort asks nobody who would be late, whole GPUs are those of each site, and a diverged site's state stays."""
-    kind, keeps_state = e.policy.kind, e.compression.keeps_residual or e.train.keep_optimizer
+    keeps_state = e.compression.keeps_residual or e.train.keep_optimizer
+    by_return = ("fedcs", "fedzero", "first-back", "goodput", "oort", "power-of-choice", "tifl")
     return (
-        (e.network.aggregator_bandwidth_bps is not None and kind in _BY_RETURN)
-        or (kind == "oort" and e.faults.deadline_s is not None)
+        (e.network.aggregator_bandwidth_bps is not None and e.policy.kind in by_return)
+        or (e.policy.kind == "oort" and e.faults.deadline_s is not None)
         or (e.throughput.whole_gpus and "num_gpus" in e.sites.columns())
         or (e.server.on_diverged == "drop" and keeps_state)
     )

@@ -145,6 +145,7 @@ class Session:
         experiment = run_input.experiment
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
         host, aggregator, gpus = _parts(experiment, ranks, signals)
+        agree_on_blocks(host)
         # settings that killed runs have left, before this run's own replace them
         left = [] if gpus is None else [str(note) for note in leftovers()]
         applied = apply_settings(gpus, experiment.knobs, until_over)
@@ -296,9 +297,7 @@ def _parts(
         aggregator = Aggregator(host, num_machines) if ranks.is_aggregator else None
         return host, aggregator, gpus
 
-    parts = build_collectively(ranks, build)
-    agree_on_blocks(parts[0])
-    return parts
+    return build_collectively(ranks, build)
 
 
 def local_gpus(ranks: Ranks, device: torch.device) -> tuple[int, list[str] | None]:

@@ -30,8 +30,6 @@ JOB_START = "HPCTRIP_JOB_START"
 """Environment variable with the start of the job, in seconds since 1970."""
 SLURM_END = "SLURM_JOB_END_TIME"
 """Slurm's variable with the end of the job, in seconds since 1970."""
-_SIGACTION_BYTES = 1024
-"""More than any system's struct sigaction."""
 _libc = ctypes.CDLL(None)
 
 
@@ -64,7 +62,7 @@ class Signals:
 
     def __enter__(self) -> Signals:
         for number in self._numbers:
-            action = ctypes.create_string_buffer(_SIGACTION_BYTES)
+            action = ctypes.create_string_buffer(1024)  # more than any struct sigaction takes
             _libc.sigaction(number, None, action)
             self._handlers[number] = action, signal.signal(number, self._receive)
         return self

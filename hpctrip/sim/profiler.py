@@ -69,10 +69,10 @@ class Profiler(Component):
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
-        busy_w, waiting_w = world.hardware.draw_w(power)
+        busy_w, waiting_w = world.draw_w(power)
         return SiteView(
             power_fraction=power,
-            throughput_fraction=world.hardware.throughput(power),
+            throughput_fraction=world.throughput_of(power),
             comm_s=comm_s,
             distance_m=world.distance_m,
             work_s=work_s,

@@ -244,7 +244,7 @@ def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> Coh
         site=cohort,
         num_samples=np.where(trained, draft.local_work * num_visits[cohort], 0),
         power_fraction=power_fraction[cohort],
-        throughput_fraction=world.hardware.throughput(power_fraction)[cohort],
+        throughput_fraction=world.throughput_of(power_fraction)[cohort],
         seen_power_fraction=draft.view.power_fraction[cohort],
         compute_s=draft.compute_s,
         comm_s=draft.comm_s,

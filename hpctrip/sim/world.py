@@ -19,13 +19,15 @@ from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import SPENT, Accounts
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
-from hpctrip.sim.hardware.base import SiteHardware, Throughput
+from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.times import utc
 from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
+
+Sites = np.ndarray | slice
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,6 @@ class World:
     """Columns of the sites' file other than their distance, [N] each."""
     size: np.ndarray
     """GPUs of each site, relative to throughput.num_gpus."""
-    hardware: SiteHardware
     spent: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
@@ -84,7 +85,7 @@ class World:
         sites.check_columns({getattr(model, "site_column", None) for model in grid.values()})
         distance_m = sites.checked_distances_m(seed)
         columns = sites.checked_columns(num_sites := len(distance_m))
-        size = _size(columns, throughput.num_gpus, num_sites, config_key("sites", sites))
+        size = _size(columns, throughput, num_sites, config_key("sites", sites))
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
         sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
@@ -109,11 +110,10 @@ class World:
             seed,
             columns,
             size,
-            throughput.of_sites(size, config_key("sites", sites)),
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
-        world.hardware.draw_w(world.power_fraction(0.0))
+        world.draw_w(world.power_fraction(0.0))
         return world
 
     def __len__(self) -> int:
@@ -160,6 +160,14 @@ class World:
         one. Outages count as they are in the middle of each step of the supply."""
         return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
 
+    def throughput_of(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> np.ndarray:
+        """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power."""
+        return self.throughput.checked_fraction(power_fraction, self.size[sites])
+
+    def draw_w(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts of `sites` with this power [n], [n] each."""
+        return self.throughput.checked_draw_w(power_fraction, self.size[sites])
+
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
         """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
         `seconds_per_sample` at a site of throughput.num_gpus GPUs."""
@@ -167,7 +175,7 @@ class World:
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
-        return self.hardware.throughput(self.power_fraction(clock_s))
+        return self.throughput_of(self.power_fraction(clock_s))
 
 
 def site_name(world: World, site: int) -> str:
@@ -212,7 +220,7 @@ class CohortPower:
 
     def throughput_at(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site, [k]."""
-        return self._world.hardware.throughput(self.at(clock_s), self._sites)
+        return self._world.throughput_of(self.at(clock_s), self._sites)
 
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
@@ -225,10 +233,13 @@ def _known(columns: Mapping[str, np.ndarray], name: str, otherwise: np.ndarray) 
     return otherwise if values is None else np.where(np.isnan(values), otherwise, values)
 
 
-def _size(columns: Mapping[str, np.ndarray], usual_gpus: int, num_sites: int, place: str) -> np.ndarray:
+def _size(columns: Mapping[str, np.ndarray], usual: Throughput, num_sites: int, place: str) -> np.ndarray:
     """GPUs of each site relative to the usual number, [N]."""
-    num_gpus = _known(columns, "num_gpus", np.full(num_sites, float(usual_gpus)))
-    return numbers(num_gpus / usual_gpus, (num_sites,), 1e-9, 1e9, place, "the relative numbers of GPUs")
+    num_gpus = _known(columns, "num_gpus", np.full(num_sites, float(usual.num_gpus)))
+    if usual.whole_gpus and len(parts := num_gpus[num_gpus % 1 > 0]):
+        problem = f"has a site of {parts[0]:g} GPUs, and throughput.kind = {usual.kind!r} counts whole ones"
+        raise InputError(place, problem, "give whole numbers in the column gpus")
+    return numbers(num_gpus / usual.num_gpus, (num_sites,), 1e-9, 1e9, place, "the relative numbers of GPUs")
 
 
 def _wan(
@@ -324,7 +335,7 @@ def bill(
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
         power = supplied.at(start_s if frozen else at_s)
-        busy_w, waiting_w = world.hardware.draw_w(power, cohort)
+        busy_w, waiting_w = world.draw_w(power, cohort)
         begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
         joules = {
             "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),

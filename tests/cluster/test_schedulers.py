@@ -8,7 +8,7 @@ import pytest
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.models import Speeds
 from hpctrip.cluster.placement import Machine
-from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView
+from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView, Plan
 from hpctrip.cluster.schedulers.powerflow import Ascent, Ladder
 from hpctrip.sim.hardware.gpu_power import A100
 
@@ -207,8 +207,11 @@ def test_powerflow_spends_its_budget_and_no_more(view):
     energy_j = []
     for eta in (0.5, 0.85, 1.0):
         chosen = plan("powerflow", jobs, eta=eta, counts_hosts=False)
-        used_j = jobs.energy_j(chosen.gpus, chosen.frequency).sum()
-        energy_j.append(used_j / jobs.energy_j(jobs.requested).sum())
+        watts = [
+            jobs.speeds.power_w[jobs.profile, p.gpus, p.frequency] for p in (chosen, Plan(jobs.requested, -1))
+        ]
+        used_j = jobs.time_s(chosen.gpus, chosen.frequency) @ watts[0]
+        energy_j.append(used_j / (jobs.time_s(jobs.requested) @ watts[1]))
     assert energy_j == sorted(energy_j) and energy_j[0] > 0.5  # the least that the jobs need
     for eta, used in zip((0.85, 1.0), energy_j[1:], strict=True):
         assert 0.8 * eta < used <= eta

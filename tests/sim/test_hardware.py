@@ -260,17 +260,19 @@ def test_a_site_of_other_gpus_is_as_if_all_sites_had_as_many(kind, tmp_path):
         return THROUGHPUT_MODELS[kind](num_gpus=num_gpus, **watts).resolve()
 
     sites = build_world(sites_of(tmp_path, *numbers), throughput=hardware(100))
-    fraction, drawn_w = sites.hardware.throughput(power), sites.hardware.draw_w(power)
+    fraction, drawn_w = sites.throughput_of(power), np.array(sites.draw_w(power))
     for site, number in enumerate(numbers):
         assert fraction[site] == hardware(number).fraction(power)[site]
-        assert drawn_w[:, site] == pytest.approx([w[site] for w in hardware(number).checked_draw_w(power)])
+        assert drawn_w[:, site] == pytest.approx(
+            [w[site] for w in hardware(number).checked_draw_w(power, np.ones(5))]
+        )
 
 
 def test_one_gpu_at_half_its_power_does_not_run_and_a_fraction_of_one_is_refused(tmp_path):
     """Eq. 6 with the site's own N: floor(1 / 2) = 0 and floor(3 / 2) = 1."""
     gpus = THROUGHPUT_MODELS["gpus"]()
     sites = build_world(sites_of(tmp_path, 1, 3, 100), throughput=gpus)
-    assert sites.hardware.throughput(np.full(3, 0.5)).tolist() == [0, 1 / 3, 0.5]
+    assert sites.throughput_of(np.full(3, 0.5)).tolist() == [0, 1 / 3, 0.5]
     with pytest.raises(InputError, match=r"sites\.kind = 'csv': has a site of 2\.5 GPUs.*column gpus"):
         build_world(sites_of(tmp_path, 1, 2.5), throughput=gpus)
     assert len(build_world(sites_of(tmp_path, 1, 2.5))) == 2

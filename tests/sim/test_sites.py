@@ -93,7 +93,7 @@ def test_sites_of_a_file_have_its_round_trip_times_bandwidths_and_gpus_and_the_l
     assert made.bandwidth_bps.tolist() == [4e8, law_bps[1], 1e8, law_bps[3]]
     assert made.comm_s - 8e9 / made.bandwidth_bps == pytest.approx([0.010, law_s[1], 0.015, law_s[3]])
     assert made.work_s(np.full(4, 60), 1.0).tolist() == [120, 60, 30, 60]
-    busy_w, _ = made.hardware.draw_w(np.ones(4))
+    busy_w, _ = made.draw_w(np.ones(4))
     assert (busy_w / busy_w[1]).tolist() == [0.5, 1, 2, 1]
     assert made.site_columns["name"].tolist() == ["Oslo", "Quito", "Bergen", "Nowhere"]
     assert own.drawn() == [

@@ -102,11 +102,6 @@ class ClusterView:
         with np.errstate(divide="ignore"):
             return self.left / self.rate(gpus, frequency)
 
-    def energy_j(self, gpus: np.ndarray, frequency: np.ndarray | int | None = None) -> np.ndarray:
-        """[J] energy of the GPUs for the remaining work, on `gpus` [J] GPUs, at least one for each job."""
-        frequency = self.frequency_on(gpus) if frequency is None else frequency
-        return self.time_s(gpus, frequency) * self.speeds.power_w[self.profile, gpus, frequency]
-
     def most_gpus(self) -> np.ndarray:
         """[J] maximum number of GPUs to which an elastic scheduler may scale a job."""
         return np.minimum(self.speeds.most_gpus[self.profile], self.machine.num_gpus)

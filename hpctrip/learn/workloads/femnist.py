@@ -70,8 +70,7 @@ class Femnist(CharacterImages):
         else:
             paths = files.by_part(self.path, **_FILES)
             settings["files"] = {part: cached.content_of(of_part) for part, of_part in paths.items()}
-            if any(len(of_part) > 1 for of_part in paths.values()):
-                settings["owners"] = "by name"
+            settings |= {"owners": "by name"} if any(len(of_part) > 1 for of_part in paths.values()) else {}
         if "train" not in paths or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("femnist", settings, lambda: self._arrays(paths, seed))

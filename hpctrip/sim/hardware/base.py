@@ -6,14 +6,11 @@ against power cap. Hardware with several operating points of its GPUs is in oper
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.errors import InputError
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
 from hpctrip.base.validate import numbers
@@ -32,8 +29,9 @@ class Throughput(Component):
     """
 
     whole_gpus: ClassVar[bool] = False
-    """Whether a site's own number of GPUs changes its throughput fraction, because GPUs are whole; else a site of twice
-    the GPUs has the same fraction and draws twice the watts."""
+    """Whether GPUs are whole, so that the fraction changes with their number: where sites have numbers of their own,
+    `fraction`, `gpus_on` and `busy_w` then also get `size`, the sites' GPUs and power relative to the usual ones, [n].
+    Otherwise the watts are multiplied by it."""
 
     num_gpus: int = Field(100, gt=0, le=10**9)
     """GPUs of a site, N."""
@@ -54,24 +52,6 @@ class Throughput(Component):
         """Power of a site at P = 1: `site_power_w` of the kinds that have it, else `full_power_w`."""
         return getattr(self, "site_power_w", None) or self.full_power_w()
 
-    def of_sites(self, size: np.ndarray, place: str) -> SiteHardware:
-        """The hardware of sites with `size` [N] times as many GPUs, and power in proportion. Raises InputError at
-        `place`, the sites' key, where a number of whole GPUs is not whole."""
-        if not self.whole_gpus:
-            return SiteHardware([(self, size)])
-        num_gpus = size * self.num_gpus
-        whole, kinds = np.rint(num_gpus), []
-        if len(wrong := num_gpus[~np.isclose(num_gpus, whole, rtol=1e-9, atol=0)]):
-            problem = (
-                f"has a site of {wrong[0]:g} GPUs, and throughput.kind = {self.kind!r} counts whole ones"
-            )
-            raise InputError(place, problem, "give whole numbers in the column gpus")
-        for number in np.unique(whole).tolist():
-            of_this = {"num_gpus": int(number), "site_power_w": self.site_w() * (number / self.num_gpus)}
-            own = self if number == self.num_gpus else self.model_copy(update=of_this)
-            kinds.append((own, (whole == number).astype(np.float64)))
-        return SiteHardware(kinds)
-
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput relative to that of a fully powered site, float64 in the shape of `power_fraction`.
 
@@ -88,42 +68,29 @@ class Throughput(Component):
         """Number of GPUs that are on, 0 to N, not always whole: by default in proportion to the power."""
         return np.asarray(power_fraction, dtype=np.float64) * self.num_gpus
 
-    def waiting_w(self, power_fraction: np.ndarray) -> np.ndarray:
+    def waiting_w(self, power_fraction: np.ndarray, *size: np.ndarray) -> np.ndarray:
         """Watts that the site draws while its GPUs are on and wait: never more than while they compute."""
         one_w = self.resolve().idle_w + self.host_w
-        return np.minimum(self.gpus_on(power_fraction) * one_w * self.pue, self.busy_w(power_fraction))
+        idle_w = self.gpus_on(power_fraction, *size) * one_w * self.pue
+        return np.minimum(idle_w, self.busy_w(power_fraction, *size))
 
-    def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(busy, waiting) watts [N] of sites with these power fractions [N]. InputError where they are no watts."""
-        place, shape = config_key("throughput", self), power_fraction.shape
-        busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, _MAX_W, place, "the watts of busy sites")
-        waiting_w = self.waiting_w(power_fraction)
-        return busy_w, numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
+    def checked_fraction(self, power_fraction: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Throughput fraction of sites of this power and size, [n] each; 0 without power. InputError where it is no
+        fraction."""
+        place, what = config_key("throughput", self), "the throughput fractions"
+        fraction, shape = self.fraction(power_fraction, *self._own(size)), power_fraction.shape
+        return np.where(power_fraction > 0, numbers(fraction, shape, 0.0, 1.0, place, what), 0.0)
 
+    def checked_draw_w(self, power_fraction: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts of sites of this power and size, [n] each. InputError where they are no watts."""
+        place, shape, own = config_key("throughput", self), power_fraction.shape, self._own(size)
+        busy_w, waiting_w = self.busy_w(power_fraction, *own), self.waiting_w(power_fraction, *own)
+        busy_w = numbers(busy_w, shape, 0.0, _MAX_W, place, "the watts of busy sites")
+        waiting_w = numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
+        return (busy_w, waiting_w) if own else (busy_w * size, waiting_w * size)
 
-@dataclass(frozen=True)
-class SiteHardware:
-    """The hardware of N sites."""
-
-    kinds: Sequence[tuple[Throughput, np.ndarray]]
-    """Each hardware, and how many times as much of it every site has, [N]; every site has one."""
-
-    def throughput(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power."""
-        fraction = np.zeros(power_fraction.shape)
-        for hardware, amount in self.kinds:
-            power = power_fraction[has := amount[sites] > 0]
-            place, what = config_key("throughput", hardware), "the throughput fractions"
-            fraction[has] = numbers(hardware.fraction(power), power.shape, 0.0, 1.0, place, what)
-        return np.where(power_fraction > 0, fraction, 0.0)
-
-    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """(busy, waiting) watts of `sites` with this power [n], [2, n]."""
-        drawn_w = np.zeros((2, *power_fraction.shape))
-        for hardware, amount in self.kinds:
-            has = (relative := amount[sites]) > 0
-            drawn_w[:, has] = np.multiply(hardware.checked_draw_w(power_fraction[has]), relative[has])
-        return drawn_w
+    def _own(self, size: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (size,) if self.whole_gpus and (size != 1).any() else ()
 
 
 @THROUGHPUT_MODELS.add
@@ -162,20 +129,20 @@ class Gpus(Throughput):
         """With the site's power."""
         return self.with_defaults(site_power_w=self.full_power_w())
 
-    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+    def fraction(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """n / N."""
-        return self.gpus_on(power_fraction) / self.num_gpus
+        return self.gpus_on(power_fraction, size) / np.rint(self.num_gpus * size)
 
-    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
+    def gpus_on(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """n."""
         one_w = self.gpu_power_w + self.host_w
-        powered = np.asarray(power_fraction, dtype=np.float64) * (self.site_w() / self.pue / one_w)
+        powered = np.asarray(power_fraction, dtype=np.float64) * size * (self.site_w() / self.pue / one_w)
         # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.
-        return np.minimum(self.num_gpus, np.floor(powered + 1e-9 * self.num_gpus))
+        return np.minimum(np.rint(self.num_gpus * size), np.floor(powered + 1e-9 * self.num_gpus * size))
 
-    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
+    def busy_w(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """The watts of n GPUs; the rest of the power is not used."""
-        return self.gpus_on(power_fraction) * (self.gpu_power_w + self.host_w) * self.pue
+        return self.gpus_on(power_fraction, size) * (self.gpu_power_w + self.host_w) * self.pue
 
 
 _EPOCH_S = {

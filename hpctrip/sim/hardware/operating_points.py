@@ -67,29 +67,32 @@ class OperatingPoints(Throughput):
         watts, rate = self._allowed
         return self.num_gpus * (float(watts[rate.argmax()]) + self.host_w) * self.pue
 
-    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+    def fraction(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """Throughput of the GPUs that run."""
-        return self._running(power_fraction)[2]
+        return self._running(power_fraction, size)[2]
 
-    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
+    def busy_w(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """Watts of the GPUs that run; the rest of the power is not used."""
-        return self._running(power_fraction)[1]
+        return self._running(power_fraction, size)[1]
 
-    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
+    def gpus_on(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """Number of GPUs that run."""
-        return self._running(power_fraction)[0]
+        return self._running(power_fraction, size)[0]
 
-    def _running(self, power_fraction: np.ndarray) -> np.ndarray:
+    def _running(self, power_fraction: np.ndarray, size: np.ndarray | float) -> np.ndarray:
         """Number of GPUs that run with this power, their watts at the site's meter, and their throughput relative to
         all GPUs at the fastest point: [3, ...]."""
         watts, rate = self._allowed
         drawn_w, relative = watts + self.host_w, rate / rate.max()
         if self.choice == "least-energy":
             drawn_w, relative = (v[[np.argmin(drawn_w / rate)]] for v in (drawn_w, relative))
-        most_w = np.asarray(power_fraction, dtype=np.float64)[..., None] * self.site_w() * (1 + _SLACK)
-        number = np.minimum(np.floor(most_w / (drawn_w * self.pue)), self.num_gpus)
+        power = np.asarray(power_fraction, dtype=np.float64) * self.site_w() * size
+        most_w, num_gpus = (
+            np.array(v)[..., None] for v in (power * (1 + _SLACK), np.rint(self.num_gpus * size))
+        )
+        number = np.minimum(np.floor(most_w / (drawn_w * self.pue)), num_gpus)
         number = number - (number * drawn_w * self.pue > most_w)  # the quotient may be rounded up
-        site_w, throughput = number * drawn_w * self.pue, number * relative / self.num_gpus
+        site_w, throughput = number * drawn_w * self.pue, number * relative / num_gpus
         best = np.lexsort((site_w, -throughput), axis=-1)[..., :1]
         return np.stack([np.take_along_axis(v, best, -1)[..., 0] for v in (number, site_w, throughput)])
 
