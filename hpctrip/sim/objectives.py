@@ -123,8 +123,8 @@ class RelativeGain(CostAware):
         endless = _is_endless(weighed)
         max_j = weighed.energy_j.max(initial=0.0, where=~endless)
         energy_j = np.where(endless, np.inf, weighed.energy_j) / (max_j or 1.0)
-        share = weighed.gain / (weighed.gain.max() or 1.0)
-        return weighed.efficiency * _gain_per(share, energy_j) ** self.exchange
+        share = _gain_per(weighed.gain / (weighed.gain.max() or 1.0), energy_j)
+        return weighed.efficiency * share**self.exchange
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that need few joules, by what they are worth."""
