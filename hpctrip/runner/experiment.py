@@ -116,8 +116,17 @@ class Experiment(Component):
 
     @property
     def rules(self) -> int:  # type: ignore[override]
-        """2: see `_gives_other_numbers`."""
-        return 1 + _gives_other_numbers(self)
+        """2: return times count the aggregator's link, oort asks nobody who would be late, whole GPUs are those of each
+        site, and the state of a site whose update the sum refuses stays as it was."""
+        by_return = ("fedcs", "fedzero", "first-back", "goodput", "oort", "power-of-choice", "tifl")
+        keeps_state = self.compression.keeps_residual or self.train.keep_optimizer
+        changed = (
+            (self.network.aggregator_bandwidth_bps is not None and self.policy.kind in by_return)
+            or (self.policy.kind == "oort" and self.faults.deadline_s is not None)
+            or (self.throughput.whole_gpus and "num_gpus" in self.sites.columns())
+            or (self.server.on_diverged == "drop" and keeps_state)
+        )
+        return 1 + changed
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -204,19 +213,6 @@ class Experiment(Component):
             seed=self.seed,
             forecast=self.forecast,
         )
-
-
-def _gives_other_numbers(e: Experiment) -> bool:
-    """Whether an input gives other numbers than under rules 1 of the root: return times count the aggregator's link,
-    oort asks nobody who would be late, whole GPUs are those of each site, and a diverged site's state stays."""
-    keeps_state = e.compression.keeps_residual or e.train.keep_optimizer
-    by_return = ("fedcs", "fedzero", "first-back", "goodput", "oort", "power-of-choice", "tifl")
-    return (
-        (e.network.aggregator_bandwidth_bps is not None and e.policy.kind in by_return)
-        or (e.policy.kind == "oort" and e.faults.deadline_s is not None)
-        or (e.throughput.whole_gpus and "num_gpus" in e.sites.columns())
-        or (e.server.on_diverged == "drop" and keeps_state)
-    )
 
 
 @dataclass(frozen=True)

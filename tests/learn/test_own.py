@@ -135,7 +135,7 @@ def Colours(n):
             "workload.model='net.py:Pair'",
             "workload.model = 'net.py:Pair': gave a tuple as its model's output",
         ),
-        ("workload.model='net.py:Colours'", "it is called with inputs of shape [B, 1, 28, 28]"),
+        ("workload.model='net.py:Colours'", "it is called with float32 inputs [B, 1, 28, 28]"),
         ("workload.model='net.py:Nett'", "the file has no 'Nett'; did you mean 'Net'?"),
         ("workload.model='net.py:Broken'", "fails as Broken(62): ZeroDivisionError"),
         ("workload={kind='arrays', data='net.py:Net'}", "workload.data = 'net.py:Net': fails: TypeError"),

@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 from hpctrip.base.errors import InputError
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
-from hpctrip.learn.engines.steps import RULES, Engine, autocast, views
+from hpctrip.learn.engines.steps import RULES, Engine, autocast, gradients_of, views
 from hpctrip.learn.params import flatten, num_params
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,7 @@ class Stacked(Engine):
 
     def _tried(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate] | None:
         """The updates; None where memory runs out, of which earlier numbers of sites then take nothing."""
+        self.set_training()
         try:
             return self._train_together(params, visits)
         except RuntimeError as error:
@@ -199,7 +200,7 @@ class Stack:
         with autocast(engine.precision, engine.device):
             losses = engine.losses(engine.forward(self.weights, x), y)
         loss = (losses * self.weight[:, part]).sum()
-        return losses.detach(), torch.autograd.grad(loss, list(self.weights.values()))
+        return losses.detach(), gradients_of(loss, list(self.weights.values()))
 
 
 def schedule(

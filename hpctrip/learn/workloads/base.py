@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -12,7 +13,7 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance, integers
-from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.component import Component, Registry, config_key, is_own
 from hpctrip.config.inputs import resolved, validate
 from hpctrip.config.plugins import code_name, named_code, user_code
 from hpctrip.config.sources import named_files
@@ -53,6 +54,11 @@ class Workload(Component):
         model = getattr(self, "model", None)
         return f"workload.model = {model!r}" if code_name(model) else config_key("workload", self)
 
+    @property
+    def has_own_model(self) -> bool:
+        """Whether the model is the user's: code that the key `model` names, or that of a plug-in's workload."""
+        return bool(code_name(getattr(self, "model", None))) or not is_own(type(self))
+
     def check_partition(self, partition: Partition, num_sites: int) -> None:
         """Raises InputError where the training set, as far as the input sets its size (`train_samples`), cannot be
         shared out to the sites."""
@@ -76,6 +82,7 @@ class Workload(Component):
         labels (and groups) as samples, or has labels that are no classes."""
         place = config_key("workload", self)
         task = instance(self.task(seed), Task, place, "its task")
+        task = replace(task, train=task.train.native(place), test=task.test.native(place))
         for name, data in (("training", task.train), ("test", task.test)):
             sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
             if data.groups is not None:
