@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -91,11 +90,6 @@ class ClusterView:
         """[J] work per second on `gpus` [J] packed GPUs; 0 on none. The default is `frequency_on`."""
         frequency = self.frequency_on(gpus) if frequency is None else frequency
         return self.speeds.rate[self.profile, gpus, frequency]
-
-    def rate_of(self) -> Callable[[int, int], float]:
-        """The function (job, gpus) -> `rate` of one job, which looks up each number of GPUs once for all jobs."""
-        rates = cache(lambda gpus: self.rate(np.full(len(self), gpus)).tolist())
-        return lambda job, gpus: rates(gpus)[job]
 
     def time_s(self, gpus: np.ndarray, frequency: np.ndarray | int | None = None) -> np.ndarray:
         """[J] remaining time on `gpus` [J] GPUs, without restarts; inf on none. Default as in `rate`."""

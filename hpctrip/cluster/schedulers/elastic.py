@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -63,10 +64,10 @@ class Optimus(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """GPUs by the time that they save; the shortest jobs come first if there are more jobs than GPUs."""
-        rate, left = view.rate_of(), view.left.tolist()
+        times_s = cache(lambda gpus: view.time_s(np.full(len(view), gpus)).tolist())
 
         def saved_s(job: int, now: int, then: int) -> float:
-            return left[job] / rate(job, now) - left[job] / rate(job, then)
+            return times_s(now)[job] - times_s(then)[job]
 
         return grow(view, view.shortest_first(), saved_s, self.doubling)
 
@@ -86,11 +87,11 @@ class ElasticFlowLike(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """GPUs by the scaling of each job; a doubling that would not make a job faster is not taken."""
-        rate = view.rate_of()
+        rate, profile = view.speeds.rate[:, :, -1], view.profile.tolist()
 
         def scaling(job: int, now: int, then: int) -> float:
-            faster = rate(job, then) / rate(job, now)
-            return (then - now) * faster if faster > 1 else 0.0
+            faster = rate[profile[job], then] / rate[profile[job], now]
+            return (then - now) * float(faster) if faster > 1 else 0.0
 
         return grow(view, view.shortest_first(), scaling)
 
@@ -114,7 +115,8 @@ class PolluxGreedy(Scheduler):
     def plan(self, view: ClusterView) -> Plan:
         """GPUs that minimise the sum of 1 / speed-up; jobs with the fewest GPU-seconds come first."""
         fair = np.clip(-(-view.machine.num_gpus // max(len(view), 1)), 1, view.most_gpus())
-        rate, fair_rate = view.rate_of(), view.rate(fair).tolist()
+        rate, profile = view.speeds.rate[:, :, -1], view.profile.tolist()
+        fair_rate = view.rate(fair, -1)
         age_s, delay_s = view.clock_s - view.submit_s, view.restart_s
         restart_factor = np.maximum(age_s - view.starts * delay_s, 0.0) / np.maximum(age_s + delay_s, 1e-9)
         present = view.gpus.tolist()
@@ -122,11 +124,12 @@ class PolluxGreedy(Scheduler):
         def unfitness(job: int, gpus: int) -> float:
             resized = present[job] and gpus != present[job]
             factor = max(float(restart_factor[job]), 1e-6) if resized else 1.0
-            return fair_rate[job] / (rate(job, gpus) * factor)
+            return float(fair_rate[job]) / (float(rate[profile[job], gpus]) * factor)
 
         def gain(job: int, now: int, then: int) -> float:
             if present[job] > now:  # up to its present number of GPUs a job needs no restart
-                return fair_rate[job] * (1 / rate(job, now) - 1 / rate(job, then))
+                rates = rate[profile[job]]
+                return float(fair_rate[job]) * float(1 / rates[now] - 1 / rates[then])
             return unfitness(job, now) - unfitness(job, then)
 
         return grow(view, np.lexsort((view.submit_s, view.gpu_s)), gain, self.doubling)
