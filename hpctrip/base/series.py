@@ -60,7 +60,9 @@ def mean(
         changes_s = list(np.linspace(start_s, end_s, _MAX_MEAN_STEPS)[1:-1])
     edges_s = np.array([start_s, *changes_s, end_s])
     spans_s = np.diff(edges_s)
-    values = np.stack([at(middle_s) for middle_s in (edges_s[:-1] + edges_s[1:]) / 2])
+    # where the last change is the end, nothing is asked for what comes after it
+    middles_s = np.minimum((edges_s[:-1] + edges_s[1:]) / 2, np.nextafter(end_s, start_s))
+    values = np.stack([at(middle_s) for middle_s in middles_s])
     return spans_s @ values / spans_s.sum()
 
 

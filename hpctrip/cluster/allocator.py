@@ -115,6 +115,7 @@ class Allocator:
         self.machine = layout.machine
         self._gpu, self._restart_s, self._max_migrations = gpu, restart_s, max_migrations
         self._waking: list[tuple[float, int]] = []
+        self.highest = len(gpu.frequencies) - 1  # frequency that the power limit has left
 
     def apply(
         self, ids: np.ndarray, gpus: np.ndarray, frequency: np.ndarray, elastic: bool, clock_s: float
@@ -173,7 +174,7 @@ class Allocator:
         `ids`: the active jobs by falling importance. First, nodes without a job are switched off; then all frequencies
         are capped at the highest one that meets the limit; then the least important jobs are paused.
         """
-        bound_w = limit_w * (1 + _ROUNDING)
+        bound_w, self.highest = limit_w * (1 + _ROUNDING), len(self._gpu.frequencies) - 1
         if self._committed_w(ids) <= bound_w:
             return
         self.nodes.switch_off_empty(clock_s)
@@ -201,10 +202,8 @@ class Allocator:
             slowed = np.minimum(frequency, highest)
             if others_w + self.state.profile_rows(running, slowed)[1].sum() <= bound_w:
                 break
-        ids = running[slowed != frequency] if len(running) else running
-        if len(ids):
-            self.state.frequency[running] = slowed
-            self._reconfigure(ids, clock_s)
+        self.highest, self.state.frequency[running] = highest, slowed
+        self._reconfigure(running[slowed != frequency], clock_s)
 
     def _place(
         self, job: int, gpus: int, elastic: bool, before: Parts, most_moves: int, clock_s: float

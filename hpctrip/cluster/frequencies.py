@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from hpctrip.base.validate import integers
 from hpctrip.cluster.schedulers.base import ClusterView
-from hpctrip.config.component import Component, Registry
+from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.hardware.gpu_power import Gpu
 
 FREQUENCIES = Registry("frequency policy", default="highest")
@@ -18,6 +19,11 @@ class FrequencyPolicy(Component):
     def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
         """Choose [J] indices into `view.speeds.frequencies` for the jobs of the view, which get `gpus` [J] GPUs."""
         raise NotImplementedError
+
+    def checked_choice(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
+        """`choose`. Raises InputError where these are no indices of frequencies."""
+        place, last = config_key("frequency", self), len(view.speeds.frequencies) - 1
+        return integers(self.choose(view, gpus, gpu), view.job.shape, 0, last, place, "the frequencies")
 
 
 @FREQUENCIES.add

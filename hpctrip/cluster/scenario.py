@@ -51,6 +51,15 @@ class ClusterScenario(Component):
     """Grams of CO2 for a kilowatt-hour of the cluster over time: of one zone, as the cluster is at one place."""
     clock: Clock = Clock()
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: remaining times are those at lowered clocks; leases, slices and shares are divided exactly."""
+        kind, num_gpus = self.scheduler.kind, self.cluster.num_gpus
+        blind = ("fifo", "tiresias", "gandiva", "powerflow", "elasticflow-like", "pollux-greedy")
+        lowers = self.frequency.kind != "highest" or self.budget.kind != "none"
+        divides = kind in ("themis", "gandiva") and (self.clock.round_s % 1 or num_gpus & (num_gpus - 1))
+        return 2 if (lowers and kind not in blind) or divides else 1
+
     def replica(self, number: int) -> Self:
         """The same cluster with other random draws; replica 0 is the scenario itself."""
         return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})

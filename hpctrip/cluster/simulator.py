@@ -7,7 +7,8 @@ time are processed in this order: completions, nodes that become ready or switch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.series import Signal, next_step_s
 from hpctrip.base.units import Seconds
-from hpctrip.base.validate import instance, integers, numbers
+from hpctrip.base.validate import instance, numbers
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.frequencies import FrequencyPolicy
@@ -165,8 +166,7 @@ class Simulator:
         )
         self._limit_w = float(numbers(limit_w, (), 0.0, math.inf, "budget", "the watts that may be drawn"))
         order = self._apply_plan() if len(active) else active
-        if self._limit_w < math.inf:
-            self.allocator.keep_below(self._limit_w, order, now_s)
+        self.allocator.keep_below(self._limit_w, order, now_s)
         draws = len(active) > 0 or bool(self.allocator.layout.powered.any())
         renewed = (self.scheduler.periodic and len(active)) or (self.limit.renewed and draws)
         self._next_decision_s = next_step_s(now_s, clock.round_s) if renewed else math.inf
@@ -176,13 +176,11 @@ class Simulator:
         now_s, active = self.clock_s, self._active
         self._num_decisions += 1
         view = self.state.view(active, now_s, self.allocator.machine, self.clock.restart_s, self._limit_w)
+        chosen, highest = partial(self.frequency.checked_choice, view, gpu=self.gpu), self.allocator.highest
+        foreseen = replace(view, frequency_on=lambda gpus: np.minimum(chosen(gpus), highest))
         place = config_key("scheduler", self.scheduler)
-        plan = instance(self.scheduler.plan(view), Plan, place, "its plan").checked(view, place)
-        frequency = plan.frequency
-        if frequency is None:
-            chosen = self.frequency.choose(view, plan.gpus, self.gpu)
-            place, last = config_key("frequency", self.frequency), len(view.speeds.frequencies) - 1
-            frequency = integers(chosen, view.job.shape, 0, last, place, "the frequencies")
+        plan = instance(self.scheduler.plan(foreseen), Plan, place, "its plan").checked(view, place)
+        frequency = chosen(plan.gpus) if plan.frequency is None else plan.frequency
         self.allocator.apply(active, plan.gpus, frequency, self.scheduler.elastic, now_s)
         return active if plan.order is None else active[plan.order]
 

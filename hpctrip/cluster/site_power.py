@@ -50,14 +50,17 @@ class ClusterPower(PowerModel):
     """
 
     kind = "cluster"
-    rules = 2
-    """2: the cluster restarts no job that cannot grow, and keeps its budget also while it has no job."""
     path: Annotated[PathName, Reads(find=cluster_files)]
     """Input file of the cluster, in the format of `hpctrip cluster`."""
     num_clusters: int = Field(4, ge=1, le=1000)
     """Number of simulated clusters, which differ only in their random draws. Each site follows one of them."""
     offsets: bool = True
     """Whether each site starts at a random time of its cluster; false: all start with the first job."""
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """One more than the cluster's: it restarts no job that cannot grow, and keeps its budget without jobs, too."""
+        return 1 + read_cluster(self.path).rules
 
     def supply(self, num_sites: int, seed: int) -> ClusterSupply:
         """Simulate the clusters and draw the cluster and the offset of each site.

@@ -92,8 +92,8 @@ def added_keys(component: Component) -> list[str]:
 
 
 def raised_rules(component: Component) -> dict[str, int]:
-    """{table: rules} of the components whose `rules` are above 1."""
-    tables = {"": component} | {
+    """{table: rules} of the components whose `rules` are above 1; the root is called "input"."""
+    tables = {"input": component} | {
         key: value for key, _, value in walk(component) if isinstance(value, Component)
     }
     return {key: table.rules for key, table in tables.items() if table.rules > 1}

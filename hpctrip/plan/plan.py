@@ -47,8 +47,8 @@ def first_rounds(aggregator: Aggregator, num_rounds: int) -> list[PlannedRound]:
         draft, assignment = aggregator.begin(state)
         blocks, hosts = assignment.blocks, assignment.block_hosts
         visits = draft.local_work * num_visits[draft.cohort]
-        # no round has been measured yet, so its work is that of the model
-        outcome = Outcome.assumed(draft.work_s[draft.cohort])
+        # no round has been measured yet, so its work is that of the model, on a device of the usual size
+        outcome = Outcome.assumed(draft.work_s[draft.cohort] * draft.world.size[draft.cohort])
         state, row = aggregator.simulation.finish(draft, outcome)
         of_blocks = {
             "num_blocks": np.ones(len(blocks)),

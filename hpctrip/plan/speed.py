@@ -34,6 +34,8 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     largest = np.argsort(-host.num_visits, kind="stable")[:sites_per_block]
     block = largest[host.num_visits[largest] > 0].tolist()
     orders = [np.concatenate(host.visits(site, 1)) for site in block]
+    fits = host.engine.fitting(params, [[order[:batch]] for order in orders])
+    block, orders = block[:fits], orders[:fits]
     partial, compression = (
         PartialSum(host.num_params, 0, host.device, host.num_buffers),
         host.experiment.compression,

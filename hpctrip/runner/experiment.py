@@ -114,6 +114,20 @@ class Experiment(Component):
         experiment = super().resolve()
         return experiment.model_copy(update={"train": experiment.workload.local_work(experiment.train)})
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: return times count the aggregator's link, oort asks nobody who would be late, whole GPUs are those of each
+        site, and the state of a site whose update the sum refuses stays as it was."""
+        by_return = ("fedcs", "fedzero", "first-back", "goodput", "oort", "power-of-choice", "tifl")
+        keeps_state = self.compression.keeps_residual or self.train.keep_optimizer
+        changed = (
+            (self.network.aggregator_bandwidth_bps is not None and self.policy.kind in by_return)
+            or (self.policy.kind == "oort" and self.faults.deadline_s is not None)
+            or (self.throughput.whole_gpus and "num_gpus" in self.sites.columns())
+            or (self.server.on_diverged == "drop" and keeps_state)
+        )
+        return 1 + changed
+
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
         num_sites = len(self.sites.checked_distances_m(self.seed))

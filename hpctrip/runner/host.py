@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ from hpctrip.learn.params import (
 from hpctrip.learn.params import num_params as count_params
 from hpctrip.learn.task import Task, checked_model
 from hpctrip.learn.trial import Trial
-from hpctrip.ranks.base import Ranks, RoundTimer
+from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
 from hpctrip.runner.experiment import Experiment
@@ -99,13 +100,13 @@ class Host:
             self.engine.check(experiment.workload.model_place, self.work.smallest_batch(self.num_samples))
         counters = vector_size(TRAINING, num_sites, ranks.size)
         self.partial = PartialSum(num_params, counters, device, self.num_buffers)
-        self.fixed_hosts = (
-            fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
-            if self.memory.length
-            else None
-        )
-        """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
         self.eval_batches = eval_batches(len(task.test), experiment.evaluate.batch_size)
+
+    @cached_property
+    def fixed_hosts(self) -> np.ndarray | None:
+        """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
+        size, num_hosts = self.block_rule.size(self.num_sites), len(self.ranks.hosts)
+        return fixed_hosts(self.num_visits, size, num_hosts) if self.memory.length else None
 
     def train(self, params: torch.Tensor, assignment: Assignment) -> tuple[torch.Tensor, np.ndarray]:
         """Train this rank's blocks from the global model [P + B]. Returns its partial sum of updates and counters
@@ -130,6 +131,7 @@ class Host:
                 self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
                 sites = [cohort[i] for i in block]
                 optimizers = [self.memory.of(site)[1] for site in sites]
+                before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
                 updates = self.engine.train(params, block_visits, optimizers)
                 for position, site in zip(block, sites, strict=True):
                     if self.experiment.workload.has_own_model:  # the others draw nothing
@@ -138,6 +140,8 @@ class Host:
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
                         tally.note("diverged", self._culprit(update), position)
+                        if site in before:  # what is not summed changes no state
+                            self.memory.rows[site] = before[site]
                     else:
                         norms[position] = norm
                         if self.num_integers:
@@ -271,6 +275,23 @@ def agree(host: Host) -> None:
     with torch.no_grad():
         for name, value in values.items():
             constants(host.model)[name].copy_(value)
+
+
+def agree_on_blocks(host: Host) -> None:
+    """Bound the blocks by what the GPU of every host holds at once, as a batched computation may round differently for
+    another size. A collective, before the first round. Raises InputError where a GPU does not hold one site."""
+    ranks, most = host.ranks, min(host.block_rule.most, host.num_sites)
+
+    def fitting() -> int:
+        if ranks.rank not in ranks.hosts or host.device.type != "cuda":
+            return most
+        sites = np.argsort(-host.num_visits, kind="stable")[:most].tolist()
+        visits = [[np.concatenate(host.visits(site, 1))[: host.work.batch_size]] for site in sites]
+        return host.engine.fitting(host.initial_params, visits)
+
+    fits = -int(ranks.largest(np.array([-build_collectively(ranks, fitting)]))[0])
+    if fits < most:
+        host.block_rule = replace(host.block_rule, most=fits)
 
 
 def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:

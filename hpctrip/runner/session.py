@@ -38,7 +38,7 @@ from hpctrip.runner.cache.lookup import CacheLookup
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import Experiment, Input
-from hpctrip.runner.host import Host, agree, restore
+from hpctrip.runner.host import Host, agree, agree_on_blocks, restore
 from hpctrip.runner.loop import Rank0, train
 from hpctrip.runner.provenance import sources_of
 from hpctrip.runner.resume import ResumePoint, Start
@@ -145,6 +145,7 @@ class Session:
         experiment = run_input.experiment
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
         host, aggregator, gpus = _parts(experiment, ranks, signals)
+        agree_on_blocks(host)
         # settings that killed runs have left, before this run's own replace them
         left = [] if gpus is None else [str(note) for note in leftovers()]
         applied = apply_settings(gpus, experiment.knobs, until_over)

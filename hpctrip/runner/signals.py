@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
@@ -29,6 +30,7 @@ JOB_START = "HPCTRIP_JOB_START"
 """Environment variable with the start of the job, in seconds since 1970."""
 SLURM_END = "SLURM_JOB_END_TIME"
 """Slurm's variable with the end of the job, in seconds since 1970."""
+_libc = ctypes.CDLL(None)
 
 
 class Interrupt(Component):
@@ -54,17 +56,21 @@ class Signals:
 
     def __init__(self, names: Iterable[str] = ()):
         self._numbers = [signal.Signals[name] for name in names]
-        self._handlers: dict[int, Any] = {}
+        self._handlers: dict[int, tuple[Any, Any]] = {}
         self.received = 0
         """Number of the last signal that this process has received; 0: none."""
 
     def __enter__(self) -> Signals:
-        self._handlers = {number: signal.signal(number, self._receive) for number in self._numbers}
+        for number in self._numbers:
+            action = ctypes.create_string_buffer(1024)  # more than any struct sigaction takes
+            _libc.sigaction(number, None, action)
+            self._handlers[number] = action, signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        for number, (action, handler) in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            _libc.sigaction(number, action, None)  # a handler of C code, which Python does not know
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:

@@ -96,7 +96,7 @@ class Zeus(CostAware):
         max_w = len(sites) * sites.full_power_w
         with np.errstate(invalid="ignore"):
             cost = self.eta * weighed.energy_j + (1 - self.eta) * max_w * weighed.round_s
-        return weighed.gain / np.where(_is_endless(weighed), np.inf, cost)
+        return _gain_per(weighed.gain, np.where(_is_endless(weighed), np.inf, cost))
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that need few joules, by eta."""
@@ -123,7 +123,8 @@ class RelativeGain(CostAware):
         endless = _is_endless(weighed)
         max_j = weighed.energy_j.max(initial=0.0, where=~endless)
         energy_j = np.where(endless, np.inf, weighed.energy_j) / (max_j or 1.0)
-        return weighed.efficiency * (weighed.gain / weighed.gain.max() / energy_j) ** self.exchange
+        share = _gain_per(weighed.gain / (weighed.gain.max() or 1.0), energy_j)
+        return weighed.efficiency * share**self.exchange
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that need few joules, by what they are worth."""
@@ -158,8 +159,9 @@ class Budget(CostAware):
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
         needs = self._needs(sites, history)
-        lasts = [_lasting(weighed.gain, getattr(weighed, name), need) for name, need in needs.items()]
-        scarcest = np.min(lasts, axis=0)
+        spent = {name: getattr(weighed, name) for name in needs}
+        lasts = [_gain_per(weighed.gain, spent[name]) / need for name, need in needs.items()]
+        scarcest = np.min(np.where(np.array([*spent.values()]) <= 0, np.inf, lasts), axis=0)
         return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
@@ -199,7 +201,8 @@ class Deadline(CostAware):
         if not in_time.any():
             return weighed.efficiency
         # a price may be below 0: then the most money for a gain is the best
-        spent = getattr(weighed, _COLUMNS[self.least]) / weighed.gain
+        with np.errstate(divide="ignore", invalid="ignore"):  # no gain is never in time
+            spent = getattr(weighed, _COLUMNS[self.least]) / weighed.gain
         return np.where(in_time, -spent, -np.inf)
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
@@ -215,11 +218,10 @@ class Deadline(CostAware):
         return _needed_gain(sites, history) / left_s if left_s > 0 else np.inf
 
 
-def _lasting(gain: np.ndarray, spent: np.ndarray, need: float) -> np.ndarray:
-    """The gain for what is spent over the gain that is needed for it, [m]; inf where nothing is spent or money is
-    earned."""
-    with np.errstate(divide="ignore"):
-        return np.where(spent <= 0, np.inf, gain / spent / need)
+def _gain_per(gain: np.ndarray, spent: np.ndarray) -> np.ndarray:
+    """The gain for what is spent, [m]: 0 where nothing is gained, inf where a gain costs nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gain > 0, gain / spent, 0.0)
 
 
 def own_spending(sites: SiteView, name: str) -> np.ndarray:

@@ -45,6 +45,8 @@ class PowerSupply:
 
     step_s: float = np.inf
     """Power is constant within each step, which begins at a multiple of `step_s`; inf: it never changes."""
+    ends_s: float = np.inf
+    """Simulated time from which on it has no data; inf: never."""
     synthetic: bool = True
     """Whether the numbers were made up; results say so wherever they show."""
     calendar: Calendar | None = None
@@ -229,13 +231,18 @@ class TraceSupply(PowerSupply):
         supply._begin_s, supply._until_s = calendar.offset_s, calendar.duration_s - calendar.offset_s
         return supply
 
+    @property
+    def ends_s(self) -> float:  # type: ignore[override]
+        """The end of the first trace of a site, unless they start again."""
+        return self._until_s if self._at_end == "raise" else np.inf
+
     def at(self, clock_s: float) -> np.ndarray:
         """P_i of every site, [N]. Past the end of a site's trace: wraps, or raises InputError (`at_end`)."""
-        if clock_s >= self._until_s and self._at_end == "raise":
+        if clock_s >= self.ends_s:
             together = "set offsets = false, " if self._offset.any() else ""
             raise InputError(
                 "power.at_end",
-                f"simulated time {clock_s:g} s is past the end of a site's power trace, {self._until_s:g} s",
+                f"simulated time {clock_s:g} s is past the end of a site's power trace, {self.ends_s:g} s",
                 f'set at_end = "wrap" to start it again, {together}or give longer traces',
             )
         return self._spare.take(self._first + int(self._steps.at(clock_s + self._begin_s)))

@@ -209,13 +209,15 @@ def prefix_mean(values: np.ndarray) -> np.ndarray:
     return values[0] + np.cumsum(values - values[0]) / np.arange(1, len(values) + 1)
 
 
-def return_s(sites: SiteView) -> np.ndarray:
-    """Return time of each site if it were asked alone, c_i / P_i + L_i in seconds [N]; inf where it has no power or
-    would miss the round's deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
+def return_s(sites: SiteView, num_sites: int = 1) -> np.ndarray:
+    """Return time of each site in a cohort of `num_sites`, c_i / P_i + L_i in seconds [N], where L_i is at least the
+    time that the cohort needs of the aggregator's link; inf where the site has no power or would miss the round's
+    deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
+    comm_s = np.maximum(sites.comm_s, num_sites * sites.link_s)
     if sites.clock == "aggregate-throughput":
-        back_s = np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
+        back_s = np.where(sites.throughput_fraction > 0, comm_s, np.inf)
     else:
-        back_s = _own_compute_s(sites) + sites.comm_s
+        back_s = _own_compute_s(sites) + comm_s
     return np.where(back_s <= sites.deadline_s, back_s, np.inf)
 
 

@@ -27,6 +27,8 @@ from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.times import utc
 from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
+Sites = np.ndarray | slice
+
 
 @dataclass(frozen=True)
 class World:
@@ -83,7 +85,7 @@ class World:
         sites.check_columns({getattr(model, "site_column", None) for model in grid.values()})
         distance_m = sites.checked_distances_m(seed)
         columns = sites.checked_columns(num_sites := len(distance_m))
-        size = _size(columns, throughput.num_gpus, num_sites, config_key("sites", sites))
+        size = _size(columns, throughput, num_sites, config_key("sites", sites))
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
         sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
@@ -154,21 +156,17 @@ class World:
         return np.where(self.down(clock_s), 0.0, self.supplied(clock_s))
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
-        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Outages count as they are
-        in the middle of each step of the supply."""
-        return mean(self.power_fraction, self.supply.next_change_s, start_s, end_s)
+        """The mean of P_i(t) between two times, [N], as far as the supply has data; that at `start_s` where they are
+        one. Outages count as they are in the middle of each step of the supply."""
+        return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
 
-    def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Throughput fraction at this power, [N] or that of some sites, relative to full power; 0 without power."""
-        place, what = config_key("throughput", self.throughput), "the throughput fractions"
-        fraction = numbers(
-            self.throughput.fraction(power_fraction), power_fraction.shape, 0.0, 1.0, place, what
-        )
-        return np.where(power_fraction > 0, fraction, 0.0)
+    def throughput_of(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> np.ndarray:
+        """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power."""
+        return self.throughput.checked_fraction(power_fraction, self.size[sites])
 
-    def draw_w(self, power_fraction: np.ndarray, sites: np.ndarray | slice = slice(None)) -> list[np.ndarray]:
-        """(busy, waiting) watts of `sites` with these power fractions [n], [n] each."""
-        return [watts * self.size[sites] for watts in self.throughput.checked_draw_w(power_fraction)]
+    def draw_w(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts of `sites` with this power [n], [n] each."""
+        return self.throughput.checked_draw_w(power_fraction, self.size[sites])
 
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
         """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
@@ -222,7 +220,7 @@ class CohortPower:
 
     def throughput_at(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site, [k]."""
-        return self._world.throughput_of(self.at(clock_s))
+        return self._world.throughput_of(self.at(clock_s), self._sites)
 
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
@@ -235,10 +233,13 @@ def _known(columns: Mapping[str, np.ndarray], name: str, otherwise: np.ndarray) 
     return otherwise if values is None else np.where(np.isnan(values), otherwise, values)
 
 
-def _size(columns: Mapping[str, np.ndarray], usual_gpus: int, num_sites: int, place: str) -> np.ndarray:
+def _size(columns: Mapping[str, np.ndarray], usual: Throughput, num_sites: int, place: str) -> np.ndarray:
     """GPUs of each site relative to the usual number, [N]."""
-    num_gpus = _known(columns, "num_gpus", np.full(num_sites, float(usual_gpus)))
-    return numbers(num_gpus / usual_gpus, (num_sites,), 1e-9, 1e9, place, "the relative numbers of GPUs")
+    num_gpus = _known(columns, "num_gpus", np.full(num_sites, float(usual.num_gpus)))
+    if usual.whole_gpus and len(parts := num_gpus[num_gpus % 1 > 0]):
+        problem = f"has a site of {parts[0]:g} GPUs, and throughput.kind = {usual.kind!r} counts whole ones"
+        raise InputError(place, problem, "give whole numbers in the column gpus")
+    return numbers(num_gpus / usual.num_gpus, (num_sites,), 1e-9, 1e9, place, "the relative numbers of GPUs")
 
 
 def _wan(

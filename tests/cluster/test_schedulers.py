@@ -1,12 +1,14 @@
 """Schedulers and frequency policies decide as in their papers, in cases that can be checked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.models import Speeds
 from hpctrip.cluster.placement import Machine
-from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView
+from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView, Plan
 from hpctrip.cluster.schedulers.powerflow import Ascent, Ladder
 from hpctrip.sim.hardware.gpu_power import A100
 
@@ -95,6 +97,37 @@ def test_a_plan_by_hand(kind, jobs, keys, gpus, view):
     assert plan(kind, view(**jobs), **keys).gpus.tolist() == gpus
 
 
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [("srtf", {}), ("srsf", {}), ("themis", {}), ("optimus", {"doubling": False})],
+)
+def test_an_oracle_foresees_the_clocks_at_which_jobs_run(kind, keys, view):
+    """At the highest clock the first job is a little longer, at the lowest the second, as bert slows down less: by
+    1.27 on eight GPUs where vgg16 slows down by 1.45."""
+    jobs = view([1.1, 1.0], [8, 8], profile=[1, 0], submit_s=[0.0, 0.0])
+    jobs.left[:] = [1.1, 1.0] * jobs.speeds.rate[jobs.profile, 8, -1]
+    slow = replace(jobs, frequency_on=lambda gpus: np.zeros(2, int))
+    assert plan(kind, slow, **keys).gpus.tolist() != plan(kind, jobs, **keys).gpus.tolist()
+
+
+@pytest.mark.parametrize("number", range(1, 13))
+def test_leases_and_slices_of_whole_rounds_end_with_them(number, view):
+    """Rounds of 1.4 s add up to 4.199999999999999 s, which is less than 4.2."""
+    run_s = [float(np.cumsum([1.4] * number)[-1]), 0.0]
+    jobs = view([5, 5], [8, 8], gpus=[8, 0], run_s=run_s, gpu_s=[1e6, 0.0], submit_s=[9e4, 0.0])
+    over = number % 3 == 0
+    assert plan("themis", jobs, lease_s=4.2).gpus.tolist() == ([0, 8] if over else [8, 0])
+    assert plan("gandiva", jobs, slice_s=4.2).gpus.tolist() == ([0, 8] if number >= 3 else [8, 0])
+    SCHEDULERS["themis"](lease_s=4.2).check(1.4)
+
+
+def test_a_class_has_its_whole_share_of_any_number_of_gpus(view):
+    """15 of 44 GPUs where 30 of 88 are asked for, and one that is left over; 44 x (30 / 88) is a little less."""
+    asked = np.array([2] * 29 + [1] * 30)
+    jobs = replace(view([1] * 59, asked), machine=Machine(num_nodes=11, gpus_per_node=4))
+    assert plan("gandiva", jobs).gpus[asked == 1].sum() == 16
+
+
 def test_optimus_adds_gpus_one_by_one_where_they_save_most_time(view):
     gpus = plan("optimus", view([10, 1], [1, 1]), doubling=False).gpus
     assert gpus.sum() == 8 and gpus[0] > gpus[1] >= 1
@@ -174,8 +207,11 @@ def test_powerflow_spends_its_budget_and_no_more(view):
     energy_j = []
     for eta in (0.5, 0.85, 1.0):
         chosen = plan("powerflow", jobs, eta=eta, counts_hosts=False)
-        used_j = jobs.energy_j(chosen.gpus, chosen.frequency).sum()
-        energy_j.append(used_j / jobs.energy_j(jobs.requested).sum())
+        watts = [
+            jobs.speeds.power_w[jobs.profile, p.gpus, p.frequency] for p in (chosen, Plan(jobs.requested, -1))
+        ]
+        used_j = jobs.time_s(chosen.gpus, chosen.frequency) @ watts[0]
+        energy_j.append(used_j / (jobs.time_s(jobs.requested) @ watts[1]))
     assert energy_j == sorted(energy_j) and energy_j[0] > 0.5  # the least that the jobs need
     for eta, used in zip((0.85, 1.0), energy_j[1:], strict=True):
         assert 0.8 * eta < used <= eta

@@ -343,6 +343,33 @@ def test_a_budget_that_is_spent_ends_the_simulation_with_what_is_left(jobs):
     assert result.energy_j <= 2 * 3.6e6 * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {},
+        {"frequency": {"kind": "least-energy"}},
+        {"frequency": {"kind": "zeus", "eta": 0.7}},
+        {"budget": {"kind": "power", "watts": 2900.0}},
+        {"frequency": {"kind": "zeus"}, "budget": {"kind": "power", "watts": 2600.0}},
+    ],
+    ids=["highest", "least-energy", "zeus", "power", "zeus, power"],
+)
+def test_backfilled_jobs_do_not_delay_the_first_that_waits_whatever_the_clocks(tables, tmp_path):
+    (tmp_path / "jobs.csv").write_text(
+        "submit_s,gpus,duration_s,model,batch_size\n0,4,10000,inception3,128\n60,8,1000,bert,64\n"
+        "120,2,9700,vgg16,64\n180,1,9600,vgg16,256\n240,1,300,resnet50,64\n300,2,9000,bert,128\n"
+    )
+    tables = tables | {"jobs": {"kind": "csv", "path": str(tmp_path / "jobs.csv")}}
+    cluster, clock = ONE_NODE["cluster"], {"round_s": 0.0, "restart_s": 0.0}
+    starts_s, early = {}, {}
+    for kind in ("fifo", "easy-backfill"):
+        result = scenario(kind, cluster=cluster, clock=clock, **tables).simulator().run()
+        starts_s[kind] = result.jobs.start_s[1]
+        early[kind] = (result.jobs.start_s[2:] < starts_s[kind]).sum()
+    assert starts_s["easy-backfill"] <= starts_s["fifo"]
+    assert early["fifo"] == 0 and early["easy-backfill"] >= ("budget" not in tables)
+
+
 ENERGY = {"kind": "energy", "kwh": 1.0, "period_s": 1.0}
 
 

@@ -14,8 +14,10 @@ from hpctrip.config.identity import (
     flat,
     identity,
     neutral_keys,
+    raised_rules,
     without,
 )
+from hpctrip.runner.experiment import read_input
 
 TOYS = Registry("toy", default="ball")
 
@@ -96,3 +98,31 @@ def test_an_absent_key_differs_from_a_value_but_not_from_none():
 def test_the_identity_of_an_input_follows_from_its_values_alone(other, same):
     assert (identity({"a": 1.5, "b": "x"}) == identity(other)) is same
     assert identity(other) == identity(dict(other)) and len(identity(other)) == 32
+
+
+LINK = ["network.aggregator_bandwidth_bps=1e9"]
+DEADLINE = ["faults.deadline_s=60"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rules"),
+    [
+        (["policy.kind=oort"], 1),
+        (["policy.kind=oort", *LINK], 2),
+        (["policy.kind=oort", *DEADLINE], 2),
+        (["policy.kind=tifl", *LINK], 2),
+        (["policy.kind=tifl", *DEADLINE], 1),
+        (["policy.kind=powertrip", *LINK, *DEADLINE], 1),
+        (["sites.kind=csv", "sites.path=gpus.csv"], 1),
+        (["sites.kind=csv", "sites.path=gpus.csv", "throughput.kind=clocks"], 2),
+        (["throughput.kind=gpus"], 1),
+        (["server.on_diverged=drop"], 1),
+        (["server.on_diverged=drop", "compression.kind=top-k"], 2),
+    ],
+)
+def test_rules_that_follow_from_several_tables_are_raised_where_numbers_changed(
+    lines, rules, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpus.csv").write_text("gpus\n8\n100\n")
+    assert raised_rules(read_input(overrides=lines).experiment).get("input", 1) == rules

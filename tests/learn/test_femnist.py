@@ -44,6 +44,18 @@ def test_leafs_white_paper_becomes_the_black_of_emnist_and_writers_keep_their_sa
     assert "3 writers, 6 training and 1 test samples" in task.source and not task.synthetic
 
 
+def test_a_writer_in_two_files_is_one_owner_and_one_listed_twice_is_refused(tmp_path):
+    written(tmp_path / "all_data_0.json", leaf(a=list(range(10)), b=[1]))
+    written(tmp_path / "all_data_1.json", leaf(c=[2, 3], a=list(range(10, 20))))
+    task = Femnist(data=str(tmp_path)).task(0)
+    assert np.bincount(task.train.groups).tolist() == [18, 1, 2]  # nine tenths of each writer's, at least one
+    assert task.train.labels[task.train.groups == 1].tolist() == [1]
+    twice = leaf(a=[1], b=[2])
+    written(tmp_path / "all_data_2.json", twice | {"users": ["a", "b", "a"]})
+    with pytest.raises(InputError, match=r"all_data_2\.json: user 'a': is listed twice"):
+        Femnist(data=str(tmp_path)).task(0)
+
+
 def test_without_folders_a_tenth_of_each_writers_samples_is_to_test_on(tmp_path):
     path = written(tmp_path / "all_data.json", leaf(a=list(range(30)), b=list(range(20)), c=[7]))
     one, other = (Femnist(data=str(path)).task(seed) for seed in (0, 1))

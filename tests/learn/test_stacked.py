@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpctrip.base.errors import InputError
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked, called, captured
 from hpctrip.learn.local_work import LocalWork
@@ -21,28 +22,49 @@ def deltas(engine, params):
     return torch.stack([update.delta.clone() for update in engine.train(params, SITES)])
 
 
-def test_where_memory_runs_out_fewer_sites_train_at_once_and_the_result_stays(task, caplog):
-    params, engine, tried = flatten(task.build_model()), Stacked(task, WORK), []
-    expected, together = deltas(Stacked(task, WORK), params), engine._train_together
+def on_a_small_gpu(engine, most):
+    """Let memory run out for more than so many sites. Returns the list of the numbers that are tried."""
+    tried, together = [], engine._train_together
 
-    def on_a_small_gpu(params, sites):
+    def small(params, sites):
         tried.append(len(sites))
-        if len(sites) > 3:
+        if len(sites) > most + 1:
             raise torch.cuda.OutOfMemoryError("made up by the test")
-        if len(sites) > 2:  # as a graph's capture ends when memory runs out in the middle of it
+        if len(sites) > most:  # as a graph's capture ends when memory runs out in the middle of it
             try:
                 raise torch.cuda.OutOfMemoryError("made up by the test")
             finally:
                 raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
         return together(params, sites)
 
-    engine._train_together = on_a_small_gpu
+    engine._train_together = small
+    return tried
+
+
+def test_the_most_sites_that_memory_holds_are_found_before_the_first_round(task, caplog):
+    params, engine = flatten(task.build_model()), Stacked(task, WORK)
+    tried = on_a_small_gpu(engine, 1)
     with caplog.at_level(logging.WARNING):
-        torch.testing.assert_close(deltas(engine, params), expected, rtol=1e-3, atol=1e-5)
-    assert tried == [5, 3, 2, 2, 1]
-    assert "2 sites train at once from now on" in caplog.text
-    deltas(engine, params)
-    assert tried[5:] == [2, 2, 1]
+        assert engine.fitting(params, SITES) == 1 and tried == [5, 2, 1]
+    assert "GPU memory is full: blocks have at most 1 sites" in caplog.text
+    tried = on_a_small_gpu(engine, 0)
+    with pytest.raises(InputError, match="the memory of cpu does not hold one site; lower train"):
+        engine.fitting(params, SITES)
+
+
+def test_memory_that_runs_out_later_is_freed_of_other_numbers_of_sites(task):
+    params, engine = flatten(task.build_model()), Stacked(task, WORK)
+    expected = deltas(engine, params)
+    list(engine.train(params, SITES[:2]))
+    together = engine._train_together
+
+    def full(params, sites):
+        if len(engine.stacks) > 1:
+            raise torch.cuda.OutOfMemoryError("made up by the test")
+        return together(params, sites)
+
+    engine._train_together = full
+    assert torch.equal(deltas(engine, params), expected) and len(engine.stacks) == 1
 
 
 @pytest.mark.parametrize(

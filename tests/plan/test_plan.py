@@ -47,6 +47,18 @@ def test_the_planned_rounds_are_the_rounds_of_the_run(planned, trained, policy):
         assert ahead.row.clock_s == row["clock_s"]
 
 
+def test_measured_work_of_sites_of_other_gpus_is_planned_as_modelled(planned, tmp_path):
+    """A site of twice the usual number of GPUs needs half the time, however its work is known."""
+    (tmp_path / "sites.csv").write_text("distance_km,gpus\n" + "500,100\n900,200\n700,25\n" * 2)
+    lines = ["sites.kind=csv", f"sites.path={tmp_path / 'sites.csv'}", "policy.kind=all"]
+    modelled, measured = (
+        first_rounds(planned(1, *lines, f"timing.compute={compute}"), 3)
+        for compute in ("modelled", "measured")
+    )
+    for one, other in zip(modelled, measured, strict=True):
+        assert other.row.cohort.compute_s == pytest.approx(one.row.cohort.compute_s)
+
+
 def test_the_placement_is_that_of_the_real_ranks(planned):
     aggregator = planned(4, "policy.kind=all")
     ahead = first_rounds(aggregator, 1)[0]

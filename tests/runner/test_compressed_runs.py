@@ -64,6 +64,7 @@ def test_payload_and_error_of_a_sites_real_update(tiny):
         {"train_loss": float("nan")},
         {"train_loss": -float("inf")},
         {"train_loss": 2.0**20},
+        "the sum",
     ],
 )
 def test_a_diverged_update_leaves_the_state_of_its_site_unchanged(tiny, monkeypatch, fault):
@@ -78,6 +79,13 @@ def test_a_diverged_update_leaves_the_state_of_its_site_unchanged(tiny, monkeypa
     host.train(host.initial_params, assignment)
     before = {site: row.clone() for site, row in host.memory.rows.items()}
     assert before and all(row.any() for row in before.values())
+    if fault == "the sum":  # refuses what arrives of an update that was finite when it was sent
+
+        def too_large(self, delta, rng):
+            return torch.full_like(delta, 2.0**20)
+
+        monkeypatch.setattr(COMPRESSIONS["top-k"], "roundtrip", too_large)
+        fault = {}
     honest = SiteUpdate.__init__
     monkeypatch.setattr(
         SiteUpdate, "__init__", lambda self, *args: honest(self, *args) or vars(self).update(fault)

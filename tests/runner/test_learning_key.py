@@ -1,5 +1,6 @@
 """The learning key depends on all inputs of training and on nothing else."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,7 @@ from hpctrip.learn.params import arithmetic
 from hpctrip.ranks.base import Ranks
 from hpctrip.runner.cache.learning_key import CODE, code_digest, learning_key
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.runner.host import Host
+from hpctrip.runner.host import Host, agree_on_blocks
 from hpctrip.runner.provenance import learned_tables, sources_of
 
 LEARNED = {
@@ -19,14 +20,15 @@ LEARNED = {
 }
 
 
-def key(*lines, sources=sources_of, machine="here"):
-    """The learning key of a tiny input with these lines."""
+def key(*lines, sources=sources_of, machine="here", ranks=None, prepare=lambda host: None):
+    """The learning key of a tiny input with these lines, of a host that was prepared."""
     run_input = read_input(
         [], ["sites.num_sites=4", "workload.train_samples=40", "workload.test_samples=20", *lines]
     )
     experiment = run_input.experiment
     task = experiment.workload.checked_task(experiment.seed)
-    host = Host(experiment, experiment.num_sites(), task, Ranks(), torch.device("cpu"))
+    host = Host(experiment, experiment.num_sites(), task, ranks or Ranks(), torch.device("cpu"))
+    prepare(host)
     return learning_key(run_input, host, sources(run_input, task), [machine])
 
 
@@ -61,6 +63,34 @@ LINES = """
 @pytest.mark.parametrize("line", LINES.split())
 def test_keys_that_training_sees_change_the_learning_key(usual, line):
     assert key(line) != usual
+
+
+class WithAnotherHost(Ranks):
+    """Ranks among which another host's GPU holds fewer sites."""
+
+    def __init__(self, holds):
+        super().__init__()
+        self.holds = holds
+
+    def largest(self, values):
+        return np.maximum(values, -self.holds)
+
+
+@pytest.mark.parametrize(("here", "there", "blocks"), [(5, 3, 3), (2, 3, 2), (6, 6, 32)])
+def test_all_hosts_train_blocks_that_every_gpu_holds_and_the_learning_key_names_them(here, there, blocks):
+    tried = []
+
+    def prepare(host):
+        host.device = torch.device("cuda")
+        host.engine.fitting = lambda params, visits: tried.append(visits) or here
+        agree_on_blocks(host)
+        assert str(host.block_rule) == f"blocks of {blocks} sites"
+        assert len(np.unique(host.fixed_hosts[: min(blocks, 6)])) == 1
+
+    lines = ["sites.num_sites=6", "engine.name=stacked", "compression.kind=top-k"]
+    agreed = key(*lines, ranks=WithAnotherHost(there), prepare=prepare)
+    assert (agreed == key(*lines)) == (blocks == 32)
+    assert [len(visits) for visits in tried] == [6] and all(len(order) for (order,) in tried[0])
 
 
 def test_data_and_plug_ins_count_by_their_content_and_not_their_path(usual):

@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -508,3 +510,26 @@ def test_handlers_only_set_a_flag_and_are_put_back():
         time.sleep(0.01)
         assert signals.received == signal.SIGUSR2
     assert signal.getsignal(signal.SIGUSR2) is before
+
+
+def test_handlers_of_c_code_are_put_back_whether_python_knows_of_them_or_not():
+    """That of SIGABRT is older than Python's table of handlers, which has None for it; that of SIGUSR2 is younger."""
+    code = """
+import ctypes, os, signal
+from hpctrip.runner.signals import Signals
+libc, received = ctypes.CDLL(None), []
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(received.append)
+libc.signal(signal.SIGUSR2, handler)
+def installed():
+    action = ctypes.create_string_buffer(1024)
+    return [libc.sigaction(number, None, action) or action.raw[:8] for number in (signal.SIGABRT, signal.SIGUSR2)]
+before = installed()
+assert signal.getsignal(signal.SIGABRT) is None
+with Signals(["SIGABRT", "SIGUSR2"]) as signals:
+    os.kill(os.getpid(), signal.SIGABRT)
+    assert signals.received == signal.SIGABRT and not received
+assert installed() == before
+os.kill(os.getpid(), signal.SIGUSR2)
+assert received == [signal.SIGUSR2]
+"""
+    subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], check=True)

@@ -99,6 +99,28 @@ def test_the_mean_power_between_two_times_weighs_every_step_by_its_length(traced
     assert world.mean_power_fraction(0.0, 30 * 86400.0).shape == (12,)
 
 
+@pytest.mark.parametrize("kind", sorted(FORECASTS))
+@pytest.mark.parametrize(("work_s", "ends_s"), [(1050, [1500]), (450, [900, 1350]), (600, [1050])])
+def test_rounds_before_the_end_of_the_data_need_no_power_from_after_it(
+    simulation, tmp_path, kind, work_s, ends_s
+):
+    """Half the power for 900 s, all of it for the last 600: rounds that end with the data, or as long before it as no
+    round of the last one's length would."""
+    rows = [f"{600_000_000 + 300_000_000 * i},a,p1,{0.5 * (i < 3)}" for i in range(5)]
+    (tmp_path / "cella_p1.csv").write_text("time,cell,pdu,production_power_util\n" + "\n".join(rows))
+    power = POWER_MODELS["trace"](path=str(tmp_path), at_end="raise", offsets=False)
+    rounds = simulation(
+        build_world(2, power=power, timing=Timing(seconds_per_sample=work_s / 100)),
+        forecast=FORECASTS[kind](),
+    )
+    state = played(rounds, len(ends_s))
+    assert [row.clock_s for row in state.history.rows] == pytest.approx(ends_s)
+    if work_s < 600:
+        assert (state.history.last.forecast_error == 0) == (kind in ("oracle", "persistence", "daily"))
+    with pytest.raises(InputError, match="is past the end of a site's power trace, 1500 s"):
+        played(rounds, 10, state=state)
+
+
 def test_a_forecast_that_is_none_is_refused(traced, monkeypatch):
     monkeypatch.setattr(FORECASTS["daily"], "power_fraction", lambda self, past, span_s: past.power + 1)
     with pytest.raises(InputError, match=r"forecast.kind = 'daily'.*power fractions"):

@@ -17,6 +17,7 @@ from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerToCost
 from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 
 KINDS = sorted(THROUGHPUT_MODELS)
@@ -138,14 +139,6 @@ def test_the_least_energy_leaves_power_unused(tmp_path):
     assert with_servers.fraction(np.array([0.5, 1])).tolist() == [0.5, 1]
 
 
-def test_points_that_are_never_run_do_not_limit_the_size_of_a_site(tmp_path, monkeypatch):
-    monkeypatch.setattr("hpctrip.sim.hardware.operating_points._MAX_LEVELS", 5)
-    rows = [(100, 4), (200, 5)]
-    assert len(curve(tmp_path, rows, num_gpus=5, choice="least-energy").levels.num_gpus) == 6
-    with pytest.raises(InputError, match="num_gpus = 5: times 2 operating points is more than 5"):
-        curve(tmp_path, rows, num_gpus=5).fraction(np.ones(1))
-
-
 def test_servers_and_cooling_take_their_share_of_the_power(tmp_path):
     site = curve(tmp_path, [(100, 1)], host_w=50.0, pue=2.0)
     assert site.full_power_w() == 600
@@ -251,6 +244,38 @@ def with_gpus(simulation, steady):
     """`with_gpus(**others)`: rounds of sites whose power runs two, two and one of four GPUs."""
     sites = world(steady([0.55, 0.70, 0.25]), THROUGHPUT_MODELS["gpus"](num_gpus=4))
     return lambda **others: simulation(sites, **others)
+
+
+def sites_of(tmp_path, *gpus):
+    (tmp_path / "sites.csv").write_text("gpus\n" + "".join(f"{number}\n" for number in gpus))
+    return SITES["csv"](path=str(tmp_path / "sites.csv"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_site_of_other_gpus_is_as_if_all_sites_had_as_many(kind, tmp_path):
+    numbers, power = (1, 3, 8, 100, 1), np.array([0.5, 0.5, 0.95, 0.501, 1.0])
+
+    def hardware(num_gpus):
+        watts = {"site_power_w": 450.0 * num_gpus} if kind in ("gpus", "clocks", "curve") else {}
+        return THROUGHPUT_MODELS[kind](num_gpus=num_gpus, **watts).resolve()
+
+    sites = build_world(sites_of(tmp_path, *numbers), throughput=hardware(100))
+    fraction, drawn_w = sites.throughput_of(power), np.array(sites.draw_w(power))
+    for site, number in enumerate(numbers):
+        assert fraction[site] == hardware(number).fraction(power)[site]
+        assert drawn_w[:, site] == pytest.approx(
+            [w[site] for w in hardware(number).checked_draw_w(power, np.ones(5))]
+        )
+
+
+def test_one_gpu_at_half_its_power_does_not_run_and_a_fraction_of_one_is_refused(tmp_path):
+    """Eq. 6 with the site's own N: floor(1 / 2) = 0 and floor(3 / 2) = 1."""
+    gpus = THROUGHPUT_MODELS["gpus"]()
+    sites = build_world(sites_of(tmp_path, 1, 3, 100), throughput=gpus)
+    assert sites.throughput_of(np.full(3, 0.5)).tolist() == [0, 1 / 3, 0.5]
+    with pytest.raises(InputError, match=r"sites\.kind = 'csv': has a site of 2\.5 GPUs.*column gpus"):
+        build_world(sites_of(tmp_path, 1, 2.5), throughput=gpus)
+    assert len(build_world(sites_of(tmp_path, 1, 2.5))) == 2
 
 
 def test_half_the_power_of_a_v100_is_recorded_as_half_and_its_worth_beside_it(simulation):

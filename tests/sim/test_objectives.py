@@ -6,10 +6,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from worlds import played
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.energy import Accounts
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
@@ -304,6 +306,33 @@ def test_an_energy_objective_takes_less_energy(simulation):
         for aim in (objective("zeus", eta=1.0), objective("time"))
     ]
     assert joules[0] < joules[1]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("search", ["window", "prefix"])
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        *((kind, {}) for kind in OBJECTIVES),
+        *(("zeus", {"eta": eta}) for eta in (0.0, 1.0)),
+        *(("relative-gain", {"exchange": exchange}) for exchange in (0.0, 3.0)),
+        ("budget", {"carbon": 1.0}),
+        ("deadline", {"least": "energy"}),
+    ],
+)
+@pytest.mark.parametrize(("power", "deadline_s"), [(0.0, 150.0), (1.0, 1.0)], ids=["darkness", "too late"])
+def test_where_nobody_can_be_back_in_time_a_round_is_lost_and_not_the_run(
+    simulation, steady, kind, keys, search, power, deadline_s
+):
+    lost = build_world(
+        4,
+        power=steady([power] * 4),
+        faults=Faults(deadline_s=deadline_s),
+        carbon=SIGNALS["constant"](per_kwh=100.0),
+    )
+    policy = PowerTrip(objective=objective(kind, **keys), search=search)
+    state = played(simulation(lost, policy=policy, stop=Stop(target_accuracy=0.5)), 2, 0.3)
+    assert [(row.num_arrived, row.makespan_s) for row in state.history.rows] == [(0, deadline_s)] * 2
 
 
 def test_where_power_earns_money_a_budget_of_money_chooses_as_time_alone_would(simulation):

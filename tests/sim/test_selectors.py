@@ -183,16 +183,24 @@ def test_tifl_prefers_the_tier_that_does_worst_once_an_interval_is_over(view, pa
     assert np.mean(slow) == pytest.approx(share, abs=0.1)
 
 
-@pytest.mark.parametrize("kind", ["goodput", "power-of-choice", "tifl", "fedzero", "first-back"])
-@pytest.mark.parametrize("why", ["no power", "too late"])
+CHOOSERS = {
+    "goodput": {},
+    "tifl": {"k": 3, "tiers": 1},
+    **{kind: {"k": 3} for kind in ("oort", "power-of-choice", "fedzero", "first-back")},
+}
+
+
+@pytest.mark.parametrize("kind", CHOOSERS)
+@pytest.mark.parametrize("why", ["no power", "too late", "too late by the link"])
 def test_who_cannot_be_back_comes_last(kind, why, view, past_rounds):
-    """Sites 0 and 3 have no power, or would miss the deadline; site 1 alone has trained."""
+    """Sites 0 and 3 have no power, or would miss the deadline, alone or because three sites share the aggregator's link
+    for 84 s; site 1 alone has trained."""
     power = [0, 1, 1, 0, 1] if why == "no power" else np.ones(5)
     sites = view(power, [95, 1, 2, 99, 3], deadline_s=100.0)
+    if why.endswith("link"):
+        sites = replace(sites, comm_s=np.ones(5), link_s=28.0, work_s=np.array([17.0, 10, 11, 90, 12]))
     for seed in range(20):
-        cohort = select(
-            kind, sites, past_rounds(({1: 1.0}, 1.0, 1.0)), seed, **({} if kind == "goodput" else {"k": 3})
-        )
+        cohort = select(kind, sites, past_rounds(({1: 1.0}, 1.0, 1.0)), seed, **CHOOSERS[kind])
         assert set(cohort.cohort.tolist()) <= {1, 2, 4}
 
 

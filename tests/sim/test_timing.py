@@ -22,7 +22,7 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.timing import Timing, elapsed_s, prefix_in_time, prefix_round_s, prefix_spending
+from hpctrip.sim.timing import Timing, elapsed_s, prefix_in_time, prefix_round_s, prefix_spending, return_s
 from hpctrip.sim.world import bill, round_times
 
 STEP_S = 300.0
@@ -156,6 +156,22 @@ def test_without_surprises_the_clock_charges_what_was_predicted(
     assert prefix_round_s(view, order, clock) == pytest.approx(lengths_s, rel=1e-12, abs=0)
     arrived = [(times["status"] == Status.ARRIVED).sum() for times in charged]
     assert prefix_in_time(view, order).tolist() == arrived
+
+
+@settings(max_examples=25)  # of each of the eight
+@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("clock", ["straggler", "max-plus-max"])
+def test_without_surprises_a_site_of_a_cohort_returns_when_it_was_predicted(
+    steady, clock, network, data, num_sites, seed
+):
+    power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
+    work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
+    cohort = np.array(data.draw(st.permutations(range(num_sites))))[: data.draw(st.integers(1, num_sites))]
+    sites = world(steady(power), clock, seed, **network)
+    times = round_times(sites, 1, 0.0, cohort, work_s)
+    back_s = np.where(times["status"] == Status.ARRIVED, times["compute_s"] + times["comm_s"], np.inf)
+    assert return_s(seen(sites, work_s), len(cohort))[cohort] == pytest.approx(back_s, rel=1e-12, abs=0)
 
 
 @settings(max_examples=10)  # of each of the 32

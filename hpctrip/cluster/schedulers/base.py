@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -78,22 +79,22 @@ class ClusterView:
     """[J] time with GPUs up to now."""
     starts: np.ndarray
     """[J] number of starts."""
+    frequency_on: Callable[[np.ndarray], np.ndarray | int] = lambda gpus: -1
+    """[J] index of the frequency at which the jobs would run on `gpus` [J] GPUs: that of the frequency policy, as far
+    as the power limit left it at the last decision."""
 
     def __len__(self) -> int:
         return len(self.job)
 
-    def rate(self, gpus: np.ndarray, frequency: np.ndarray | int = -1) -> np.ndarray:
-        """[J] work per second on `gpus` [J] packed GPUs; 0 on none. The default is the highest frequency."""
+    def rate(self, gpus: np.ndarray, frequency: np.ndarray | int | None = None) -> np.ndarray:
+        """[J] work per second on `gpus` [J] packed GPUs; 0 on none. The default is `frequency_on`."""
+        frequency = self.frequency_on(gpus) if frequency is None else frequency
         return self.speeds.rate[self.profile, gpus, frequency]
 
-    def time_s(self, gpus: np.ndarray, frequency: np.ndarray | int = -1) -> np.ndarray:
-        """[J] remaining time on `gpus` [J] GPUs, without restarts; inf on none."""
+    def time_s(self, gpus: np.ndarray, frequency: np.ndarray | int | None = None) -> np.ndarray:
+        """[J] remaining time on `gpus` [J] GPUs, without restarts; inf on none. Default as in `rate`."""
         with np.errstate(divide="ignore"):
             return self.left / self.rate(gpus, frequency)
-
-    def energy_j(self, gpus: np.ndarray, frequency: np.ndarray | int = -1) -> np.ndarray:
-        """[J] energy of the GPUs for the remaining work, on `gpus` [J] GPUs, at least one for each job."""
-        return self.time_s(gpus, frequency) * self.speeds.power_w[self.profile, gpus, frequency]
 
     def most_gpus(self) -> np.ndarray:
         """[J] maximum number of GPUs to which an elastic scheduler may scale a job."""

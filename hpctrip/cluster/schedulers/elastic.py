@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -63,10 +64,10 @@ class Optimus(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """GPUs by the time that they save; the shortest jobs come first if there are more jobs than GPUs."""
-        rate, profile, left = view.speeds.rate[:, :, -1], view.profile.tolist(), view.left.tolist()
+        times_s = cache(lambda gpus: view.time_s(np.full(len(view), gpus)).tolist())
 
         def saved_s(job: int, now: int, then: int) -> float:
-            return left[job] / rate[profile[job], now] - left[job] / rate[profile[job], then]
+            return times_s(now)[job] - times_s(then)[job]
 
         return grow(view, view.shortest_first(), saved_s, self.doubling)
 
@@ -115,7 +116,7 @@ class PolluxGreedy(Scheduler):
         """GPUs that minimise the sum of 1 / speed-up; jobs with the fewest GPU-seconds come first."""
         fair = np.clip(-(-view.machine.num_gpus // max(len(view), 1)), 1, view.most_gpus())
         rate, profile = view.speeds.rate[:, :, -1], view.profile.tolist()
-        fair_rate = view.rate(fair)
+        fair_rate = view.rate(fair, -1)
         age_s, delay_s = view.clock_s - view.submit_s, view.restart_s
         restart_factor = np.maximum(age_s - view.starts * delay_s, 0.0) / np.maximum(age_s + delay_s, 1e-9)
         present = view.gpus.tolist()

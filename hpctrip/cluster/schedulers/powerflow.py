@@ -118,7 +118,7 @@ class PowerFlow(Scheduler):
         ladders = _ladders(view.speeds, host_w, machine.num_gpus, self.moves == "gpus")
         budget_j = math.inf
         if self.eta != "none":
-            requested_s = view.time_s(view.requested)
+            requested_s = view.time_s(view.requested, -1)
             requested_w = view.speeds.power_w[view.profile, view.requested, -1]
             requested_j = requested_s * requested_w + requested_s * view.requested * host_w
             budget_j = self.eta * float(requested_j.sum())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from pydantic import Field, field_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.schedulers.base import SCHEDULERS, ClusterView, Plan, Scheduler
+
+_ROUNDING = 1e-9
+"""Relative tolerance of a job's time on GPUs, a sum of rounds: 3 x 1.4 s are a whole lease of 4.2 s."""
 
 
 @SCHEDULERS.add
@@ -30,7 +35,8 @@ class EasyBackfill(Scheduler):
     """FIFO with EASY backfilling (Lifka, JSSPP 1995): a later job may start before the first job that waits, if that
     job does not start later for it; not preemptive.
 
-    An oracle: it uses the exact remaining times, without restarts, where EASY uses the estimates of users.
+    An oracle: it uses the exact remaining times, without restarts, where EASY uses the estimates of users. Under a
+    budget no job starts early, as it would take power from those for which the first one waits.
     """
 
     kind = "easy-backfill"
@@ -41,7 +47,7 @@ class EasyBackfill(Scheduler):
         order = np.argsort(view.gpus == 0, kind="stable")
         plan = view.in_order(order, skip=False)
         waiting = order[plan.gpus[order] == 0].tolist()
-        if not waiting:
+        if not waiting or view.limit_w < np.inf:
             return plan
         gpus, wanted, remaining_s = plan.gpus, view.requested, view.time_s(view.requested)
         first = waiting.pop(0)
@@ -124,14 +130,13 @@ class Gandiva(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """Jobs within the share of their class first, then any others that fit."""
-        slices = np.floor(view.run_s / self.slice_s)
+        slices = np.floor(view.run_s / self.slice_s * (1 + _ROUNDING))
         order = np.lexsort((view.submit_s, view.gpus == 0, slices))
         requested, total = view.requested, view.requested.sum()
         within_share = np.zeros(len(view), bool)
         for size in np.unique(requested).tolist():
             members = order[requested[order] == size]
-            share = view.machine.num_gpus * min(1.0, members.size * size / total)
-            within_share[members[: int(share // size)]] = True
+            within_share[members[: view.machine.num_gpus * members.size // total]] = True
         return view.in_order(np.concatenate([order[within_share[order]], order[~within_share[order]]]))
 
 
@@ -152,7 +157,7 @@ class Themis(Scheduler):
     def check(self, round_s: float) -> None:
         """Raise InputError if a lease is not a multiple of a round."""
         rounds = self.lease_s / round_s
-        if rounds != round(rounds):
+        if not math.isclose(rounds, round(rounds), rel_tol=_ROUNDING):
             least_s = round_s * max(1, round(rounds))
             place = f"scheduler.lease_s = {self.lease_s:g}"
             raise InputError(place, f"is not a multiple of clock.round_s = {round_s:g}", f"give {least_s:g}")
@@ -163,5 +168,6 @@ class Themis(Scheduler):
         done_s = view.gpu_s / view.requested
         share = np.minimum(1.0, view.machine.num_gpus / (len(view) * view.requested))
         rho = (view.clock_s - view.submit_s + remaining_s) / ((done_s + remaining_s) / share)
-        leased = (view.gpus > 0) & (view.run_s % self.lease_s > 0)
+        leases = view.run_s / self.lease_s
+        leased = (view.gpus > 0) & (np.abs(leases - np.rint(leases)) > _ROUNDING * leases)
         return view.in_order(np.lexsort((view.submit_s, -rho, ~leased)))

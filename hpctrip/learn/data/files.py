@@ -110,7 +110,9 @@ def leaf_users(path: Path, content: dict[str, Any]) -> Iterator[tuple[str, LeafU
         detail = error.errors(include_url=False, include_input=False)[0]
         problem = f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
         raise InputError(str(path), problem, _NOT_LEAFS) from None
-    for name in file.users:
+    for number, name in enumerate(file.users):
+        if name in file.users[:number]:
+            raise leaf_fault(path, name, "is listed twice")
         if name not in file.user_data:
             raise InputError(str(path), f"user {shown(name)} is not in 'user_data'", _NOT_LEAFS)
         user = file.user_data[name]

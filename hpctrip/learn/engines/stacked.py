@@ -7,7 +7,6 @@ stacked weights leave the cache). Shapes: S sites of the block, T steps of the l
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
+from hpctrip.base.errors import InputError
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.engines.steps import RULES, Engine, autocast, gradients_of, views
@@ -41,9 +41,6 @@ class Stacked(Engine):
     host waits once, at the end, for the mean losses. So on a GPU one step is captured in a CUDA graph for each number
     of sites, and replayed. Numbers of sites are rounded up to powers of two there, with sites that visit nothing, so
     that cohorts of any size need few graphs.
-
-    `width` is the most sites that train at once. It starts without a bound; where a GPU's memory turns out too small
-    for a block, it is halved for good and the sites are trained again: what has run out is memory, not the job.
     """
 
     name = "stacked"
@@ -60,7 +57,6 @@ class Stacked(Engine):
         self.runner: Callable = captured if on_gpu else called
         self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
-        self.width = sys.maxsize
         self.description = "the sites of a block at once"
 
     def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -78,27 +74,32 @@ class Stacked(Engine):
         visits: list[list[np.ndarray]],
         optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
-        """Train as many sites at once as memory holds. Optimisers always start anew."""
+        """Train all sites at once. Optimisers always start anew."""
+        yield from self._tried(params, visits) or self._train_together(params, visits)
+
+    def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
+        """As many as memory holds when they train: all, or half, and so on. Raises InputError where it is none."""
+        while self._tried(params, visits) is None:
+            if len(visits) == 1:
+                problem = f"the memory of {self.device} does not hold one site"
+                raise InputError("engine", problem, "lower train.micro_batch or train.batch_size")
+            visits = visits[: len(visits) // 2]
+            log.warning("GPU memory is full: blocks have at most %d sites", len(visits))
+        return len(visits)
+
+    def _tried(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate] | None:
+        """The updates; None where memory runs out, of which earlier numbers of sites then take nothing."""
         self.set_training()
-        first = 0
-        while first < len(visits):
-            chunk = visits[first : first + self.width]
-            try:
-                updates = self._train_together(params, chunk)
-            except RuntimeError as error:
-                if self.width == 1 or not out_of_memory(error):
-                    raise
-                updates = None
-            if updates is None:
-                # Only here, outside of the handler: the error's traceback keeps what filled the memory.
-                self.width = (min(self.width, len(chunk)) + 1) // 2
-                self.stacks.clear()
-                if self.device.type == "cuda":
-                    torch.cuda.empty_cache()
-                log.warning("GPU memory is full: %d sites train at once from now on", self.width)
-                continue
-            yield from updates
-            first += len(chunk)
+        try:
+            return self._train_together(params, visits)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+        # only here, outside of the handler: the error's traceback keeps what filled the memory
+        self.stacks.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return None
 
     def _train_together(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate]:
         began = time.perf_counter()

@@ -159,6 +159,10 @@ class Engine:
         if not self.model.training:
             self.model.train()
 
+    def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
+        """How many of the sites with these visits, the first ones, can be one block on this device."""
+        return len(visits)
+
     def check(self, place: str, smallest: int) -> None:
         """Compute the gradients of `smallest` samples, as many as the smallest batch has. Raises InputError at `place`,
         the input key of the workload, where that fails."""

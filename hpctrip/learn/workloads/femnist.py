@@ -70,6 +70,7 @@ class Femnist(CharacterImages):
         else:
             paths = files.by_part(self.path, **_FILES)
             settings["files"] = {part: cached.content_of(of_part) for part, of_part in paths.items()}
+            settings |= {"owners": "by name"} if any(len(of_part) > 1 for of_part in paths.values()) else {}
         if "train" not in paths or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("femnist", settings, lambda: self._arrays(paths, seed))
@@ -77,7 +78,7 @@ class Femnist(CharacterImages):
     def _arrays(self, paths: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8, `{part}_labels` and `{part}_groups` [num_samples] int64."""
         if "train" in paths:
-            by_part = {part: list(_read(paths[part])) for part in cached.PARTS}
+            by_part = {part: _read(paths[part]) for part in cached.PARTS}
         else:
             pages = _read(paths["all"]) if paths else self.glyphs.pages(seed)
             halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
@@ -103,8 +104,16 @@ def _split(page: _Page, rng: np.random.Generator) -> tuple[_Page, _Page]:
     return (images[first], labels[first]), (images[second], labels[second])
 
 
-def _read(paths: Iterable[Path]) -> Iterator[_Page]:
-    """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
+def _read(paths: Iterable[Path]) -> list[_Page]:
+    """The writers of LEAF's files, in the order in which they come; the pages of one in several files are joined."""
+    by_writer: dict[str, list[_Page]] = {}
+    for name, page in _pages(paths):
+        by_writer.setdefault(name, []).append(page)
+    return [tuple(map(np.concatenate, zip(*pages, strict=True))) for pages in by_writer.values()]
+
+
+def _pages(paths: Iterable[Path]) -> Iterator[tuple[str, _Page]]:
+    """Names and pages in LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
     for path in paths:
         for name, user in files.leaf_users(path, files.json_object(path, files.read_text(path))):
             try:
@@ -119,4 +128,4 @@ def _read(paths: Iterable[Path]) -> Iterator[_Page]:
                     problem = f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}"
                     raise files.leaf_fault(path, name, problem)
             images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
-            yield images, np.array(user.y, np.int64)
+            yield name, (images, np.array(user.y, np.int64))

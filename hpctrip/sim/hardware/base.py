@@ -6,7 +6,7 @@ against power cap. Hardware with several operating points of its GPUs is in oper
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -27,6 +27,11 @@ class Throughput(Component):
 
     Power is metered where it enters the site: all of it counts `pue` times.
     """
+
+    whole_gpus: ClassVar[bool] = False
+    """Whether GPUs are whole, so that the fraction changes with their number: where sites have numbers of their own,
+    `fraction`, `gpus_on` and `busy_w` then also get `size`, the sites' GPUs and power relative to the usual ones, [n].
+    Otherwise the watts are multiplied by it."""
 
     num_gpus: int = Field(100, gt=0, le=10**9)
     """GPUs of a site, N."""
@@ -63,17 +68,29 @@ class Throughput(Component):
         """Number of GPUs that are on, 0 to N, not always whole: by default in proportion to the power."""
         return np.asarray(power_fraction, dtype=np.float64) * self.num_gpus
 
-    def waiting_w(self, power_fraction: np.ndarray) -> np.ndarray:
+    def waiting_w(self, power_fraction: np.ndarray, *size: np.ndarray) -> np.ndarray:
         """Watts that the site draws while its GPUs are on and wait: never more than while they compute."""
         one_w = self.resolve().idle_w + self.host_w
-        return np.minimum(self.gpus_on(power_fraction) * one_w * self.pue, self.busy_w(power_fraction))
+        idle_w = self.gpus_on(power_fraction, *size) * one_w * self.pue
+        return np.minimum(idle_w, self.busy_w(power_fraction, *size))
 
-    def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(busy, waiting) watts [N] of sites with these power fractions [N]. InputError where they are no watts."""
-        place, shape = config_key("throughput", self), power_fraction.shape
-        busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, _MAX_W, place, "the watts of busy sites")
-        waiting_w = self.waiting_w(power_fraction)
-        return busy_w, numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
+    def checked_fraction(self, power_fraction: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Throughput fraction of sites of this power and size, [n] each; 0 without power. InputError where it is no
+        fraction."""
+        place, what = config_key("throughput", self), "the throughput fractions"
+        fraction, shape = self.fraction(power_fraction, *self._own(size)), power_fraction.shape
+        return np.where(power_fraction > 0, numbers(fraction, shape, 0.0, 1.0, place, what), 0.0)
+
+    def checked_draw_w(self, power_fraction: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts of sites of this power and size, [n] each. InputError where they are no watts."""
+        place, shape, own = config_key("throughput", self), power_fraction.shape, self._own(size)
+        busy_w, waiting_w = self.busy_w(power_fraction, *own), self.waiting_w(power_fraction, *own)
+        busy_w = numbers(busy_w, shape, 0.0, _MAX_W, place, "the watts of busy sites")
+        waiting_w = numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
+        return (busy_w, waiting_w) if own else (busy_w * size, waiting_w * size)
+
+    def _own(self, size: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (size,) if self.whole_gpus and (size != 1).any() else ()
 
 
 @THROUGHPUT_MODELS.add
@@ -95,6 +112,7 @@ class Gpus(Throughput):
     """
 
     kind = "gpus"
+    whole_gpus = True
     site_power_w: Watts | None = None
     """Power of the site at P = 1. By default the power of all its GPUs: num_gpus * gpu_power_w * pue."""
 
@@ -111,20 +129,20 @@ class Gpus(Throughput):
         """With the site's power."""
         return self.with_defaults(site_power_w=self.full_power_w())
 
-    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+    def fraction(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """n / N."""
-        return self.gpus_on(power_fraction) / self.num_gpus
+        return self.gpus_on(power_fraction, size) / np.rint(self.num_gpus * size)
 
-    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
+    def gpus_on(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """n."""
         one_w = self.gpu_power_w + self.host_w
-        powered = np.asarray(power_fraction, dtype=np.float64) * (self.site_w() / self.pue / one_w)
+        powered = np.asarray(power_fraction, dtype=np.float64) * size * (self.site_w() / self.pue / one_w)
         # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.
-        return np.minimum(self.num_gpus, np.floor(powered + 1e-9 * self.num_gpus))
+        return np.minimum(np.rint(self.num_gpus * size), np.floor(powered + 1e-9 * self.num_gpus * size))
 
-    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
+    def busy_w(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
         """The watts of n GPUs; the rest of the power is not used."""
-        return self.gpus_on(power_fraction) * (self.gpu_power_w + self.host_w) * self.pue
+        return self.gpus_on(power_fraction, size) * (self.gpu_power_w + self.host_w) * self.pue
 
 
 _EPOCH_S = {

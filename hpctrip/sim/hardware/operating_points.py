@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib.resources import as_file, files
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,25 +20,12 @@ from hpctrip.config.sources import Reads
 from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput
 from hpctrip.sim.hardware.gpu_power import GPUS
 
-_MAX_LEVELS = 10_000_000
-"""The largest product of the number of GPUs and that of operating points: all pairs are sorted in memory."""
 _SLACK = 1e-9
-"""Relative tolerance, so that rounding does not take away a level for which the power is exactly enough."""
+"""Relative tolerance, so that rounding does not take away a GPU for which the power is exactly enough."""
 
 
 Points = tuple[np.ndarray, np.ndarray]
 """Operating points of one GPU: its watts, and its work per second in any unit, [C] each."""
-
-
-class Levels(NamedTuple):
-    """The useful operating states of a site by rising power, [L] each: every level has more throughput than the one
-    before."""
-
-    site_w: np.ndarray
-    """Watts at the site's meter while it computes."""
-    throughput: np.ndarray
-    """Relative to all GPUs at their fastest point."""
-    num_gpus: np.ndarray
 
 
 class OperatingPoints(Throughput):
@@ -49,6 +36,7 @@ class OperatingPoints(Throughput):
     point that needs the least energy for a sample, the server's share included.
     """
 
+    whole_gpus = True
     gpu_power_w: Watts | None = Field(None, gt=0)
     """Power limit of a GPU: points that draw more are ignored. Absent: none."""
     site_power_w: Watts | None = Field(None, gt=0)
@@ -79,45 +67,34 @@ class OperatingPoints(Throughput):
         watts, rate = self._allowed
         return self.num_gpus * (float(watts[rate.argmax()]) + self.host_w) * self.pue
 
-    @cached_property
-    def levels(self) -> Levels:
-        """All levels, from no GPU to all GPUs at the fastest point."""
+    def fraction(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Throughput of the GPUs that run."""
+        return self._running(power_fraction, size)[2]
+
+    def busy_w(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Watts of the GPUs that run; the rest of the power is not used."""
+        return self._running(power_fraction, size)[1]
+
+    def gpus_on(self, power_fraction: np.ndarray, size: np.ndarray | float = 1.0) -> np.ndarray:
+        """Number of GPUs that run."""
+        return self._running(power_fraction, size)[0]
+
+    def _running(self, power_fraction: np.ndarray, size: np.ndarray | float) -> np.ndarray:
+        """Number of GPUs that run with this power, their watts at the site's meter, and their throughput relative to
+        all GPUs at the fastest point: [3, ...]."""
         watts, rate = self._allowed
-        fastest = rate.max()
-        drawn_w = watts + self.host_w
+        drawn_w, relative = watts + self.host_w, rate / rate.max()
         if self.choice == "least-energy":
-            best = int(np.argmin(drawn_w / rate))
-            drawn_w, rate = drawn_w[best : best + 1], rate[best : best + 1]
-        if self.num_gpus * len(rate) > _MAX_LEVELS:
-            raise InputError(
-                f"throughput.num_gpus = {self.num_gpus:,}",
-                f"times {len(rate):,} operating points is more than {_MAX_LEVELS:,}",
-                "describe a site by fewer, larger GPUs, or thin out the curve",
-            )
-        number = np.arange(1, self.num_gpus + 1)
-        site_w = (number[:, None] * drawn_w * self.pue).ravel()
-        throughput = (number[:, None] * (rate / fastest) / self.num_gpus).ravel()
-        number = np.repeat(number, len(rate))
-        order = np.lexsort((-throughput, site_w))
-        site_w, throughput, number = site_w[order], throughput[order], number[order]
-        better = throughput > np.maximum.accumulate(np.concatenate([[0.0], throughput[:-1]]))
-        return Levels(*(np.append(0.0, values[better]) for values in (site_w, throughput, number)))
-
-    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Throughput of the level."""
-        return self.levels.throughput[self._level(power_fraction)]
-
-    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Watts of the level; the rest of the power is not used."""
-        return self.levels.site_w[self._level(power_fraction)]
-
-    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
-        """GPUs of the level."""
-        return self.levels.num_gpus[self._level(power_fraction)]
-
-    def _level(self, power_fraction: np.ndarray) -> np.ndarray:
-        site_w = np.asarray(power_fraction, dtype=np.float64) * self.site_w()
-        return np.searchsorted(self.levels.site_w, site_w * (1 + _SLACK), side="right") - 1
+            drawn_w, relative = (v[[np.argmin(drawn_w / rate)]] for v in (drawn_w, relative))
+        power = np.asarray(power_fraction, dtype=np.float64) * self.site_w() * size
+        most_w, num_gpus = (
+            np.array(v)[..., None] for v in (power * (1 + _SLACK), np.rint(self.num_gpus * size))
+        )
+        number = np.minimum(np.floor(most_w / (drawn_w * self.pue)), num_gpus)
+        number = number - (number * drawn_w * self.pue > most_w)  # the quotient may be rounded up
+        site_w, throughput = number * drawn_w * self.pue, number * relative / num_gpus
+        best = np.lexsort((site_w, -throughput), axis=-1)[..., :1]
+        return np.stack([np.take_along_axis(v, best, -1)[..., 0] for v in (number, site_w, throughput)])
 
 
 @THROUGHPUT_MODELS.add

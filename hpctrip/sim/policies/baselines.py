@@ -102,7 +102,7 @@ class FirstBack(FixedOrDynamic):
 
     def log_score(self, sites: SiteView) -> np.ndarray:
         """-ln of the return time, [N]."""
-        return -np.log(return_s(sites))
+        return -np.log(return_s(sites, self.k or 1))
 
 
 @POLICIES.add

@@ -62,7 +62,7 @@ class PowerOfChoice(Policy):
         share = sites.work_s / sites.work_s.sum() if np.count_nonzero(sites.work_s) >= num_drawn else None
         drawn = rng.choice(len(sites), num_drawn, replace=False, p=share)
         loss = np.nan_to_num(LastSeen.of(history, len(sites)).loss, nan=np.inf)
-        loss[~np.isfinite(return_s(sites))] = -np.inf
+        loss[~np.isfinite(return_s(sites, self.k))] = -np.inf
         return Decision(drawn[best_first(loss[drawn])][: self.k])
 
 
@@ -90,7 +90,7 @@ class TiFL(Policy):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """k sites of one tier, as tiers are now."""
-        back_s = return_s(sites)
+        back_s = return_s(sites, min(self.k, -(-len(sites) // self.tiers)))
         order = best_first(-back_s)[: max(1, np.isfinite(back_s).sum())]
         tiers = np.array_split(order, min(self.tiers, len(order)))
         tier_of = np.full(len(sites), -1)
@@ -154,10 +154,12 @@ class Oort(Policy):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Sites that have trained are exploited, the others explored."""
-        last, speed_s = LastSeen.of(history, len(sites)), return_s(sites)
+        last, speed_s = LastSeen.of(history, len(sites)), return_s(sites, self.k)
         seen, new = np.flatnonzero(last.seen), np.flatnonzero(~last.seen)
         share = max(self.min_exploration, self.exploration * self.exploration_decay ** len(history))
-        num_new = min(len(new), max(round(share * self.k), self.k - len(seen)))
+        in_time = speed_s <= sites.deadline_s  # without a deadline everybody is back some time
+        num_new = max(round(share * self.k), self.k - in_time[seen].sum())
+        num_new = max(min(num_new, in_time[new].sum()), self.k - len(seen))
         explored = _drawn(new, 1 / np.maximum(speed_s[new], 1e-9), num_new, rng)
         num_old = min(self.k - num_new, len(seen))
         if num_old == 0:
@@ -235,7 +237,7 @@ class FedZero(Policy):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The k sites of the largest utility among those that return in time."""
-        needed_s = return_s(sites)
+        needed_s = return_s(sites, self.k)
         fits = needed_s <= self.longest_round_s
         if self.max_g_per_kwh is not None:
             if np.isnan(sites.g_per_kwh).any():
