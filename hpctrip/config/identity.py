@@ -57,6 +57,11 @@ def is_neutral(field: FieldInfo) -> bool:
     return _NEUTRAL in field.metadata
 
 
+def is_added(field: FieldInfo) -> bool:
+    """Whether a field, or a table as a whole, is left out of identities at its default."""
+    return _ADDED in field.metadata
+
+
 def neutral_keys(component: Component) -> list[str]:
     """The dotted keys and whole tables of an input that affect no result."""
     return _marked(component, {_NEUTRAL})
@@ -82,7 +87,7 @@ def added_keys(component: Component) -> list[str]:
     return [
         key
         for key, field, value in walk(component)
-        if _ADDED in field.metadata and value == field.get_default(call_default_factory=True)
+        if is_added(field) and value == field.get_default(call_default_factory=True)
     ]
 
 
