@@ -108,6 +108,14 @@ def _is_code_name(value: str) -> str:
     return value
 
 
+def without_folders(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an input in which code, `folder/file.py:Name`, is named without its folder: where it lies changes
+    no result, and its content is compared by digest."""
+    named = {key: code_name(value) for key, value in values.items()}
+    code = {key: f"{os.path.basename(name[0])}:{name[1]}" for key, name in named.items() if name}
+    return {**values, **code}
+
+
 CodeName = Annotated[str, AfterValidator(_is_code_name)]
 """Type of an input key that names code, `file.py:Name`: a class or function of a plug-in."""
 
