@@ -1,8 +1,8 @@
 """Modules that lie beside a plug-in: found by its import statements, read with it, and imported from the bytes as read.
 
-They get names of their own, so that files of one name in two folders are two modules, and a program that calls hpctrip
-keeps its own modules. Everything else that a plug-in imports must be installed: what is found because of the working
-folder would be part of no digest, and the two ways to start hpctrip would find different modules.
+They have names of their own, so that files of one name in two folders are two modules, and a program that calls
+hpctrip keeps its own. Everything else that a plug-in imports must be installed: no digest holds what lies in the
+working folder, or in one that a plug-in adds to sys.path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hpctrip.base.errors import PLUGIN_MODULE, InputError
+from hpctrip.base.errors import PLUGIN_MODULE
 from hpctrip.base.io import digest, read_file
 
 FOUND = "a plug-in imports modules that lie beside it, by their names, and installed ones"
@@ -84,6 +84,8 @@ class _Importer(MetaPathFinder, Loader):
     def __init__(self) -> None:
         self.sources: dict[str, tuple[str, bytes]] = {}
         """{name of the module: (its file, its code)}."""
+        self.installed: list[str] = []
+        """Python's search path, without the working folder and what plug-ins add."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         """The module, where it is one of these."""
@@ -110,11 +112,12 @@ def package_of(file: str | Path) -> str:
 
 def offer(file: str | Path, modules: Mapping[str, bytes]) -> None:
     """Let a plug-in, and others in its folder, import these modules beside it, anew where they were imported before."""
-    package, folder = package_of(file), folder_of(file)
+    here = os.getcwd()
     for path, code in {_PACKAGE: b"", **modules}.items():
-        name = ".".join([package, *Path(path.removesuffix(_PACKAGE).removesuffix(".py")).parts])
-        _importer.sources[name] = (str(folder / path), code)
+        parts = Path(path.removesuffix(_PACKAGE).removesuffix(".py")).parts
+        _importer.sources[name := ".".join([package_of(file), *parts])] = (str(folder_of(file) / path), code)
         sys.modules.pop(name, None)
+    _importer.installed = [path for path in sys.path if path and os.path.abspath(path) != here]
 
 
 def execute(module: ModuleType, code: bytes, package: str) -> None:
@@ -138,32 +141,11 @@ def execute(module: ModuleType, code: bytes, package: str) -> None:
 
 @contextmanager
 def installed_only() -> Iterator[None]:
-    """Leave the working folder out of Python's search path."""
-    here = os.getcwd()
-    left_out = [folder for folder in sys.path if not folder or os.path.abspath(folder) == here]
-    sys.path[:] = [folder for folder in sys.path if folder not in left_out]
+    """Let Python find only what is installed. Of folders added to its search path, only those of its own stay."""
+    before, installed = [*sys.path], _importer.installed
+    sys.path[:] = installed
     try:
         yield
     finally:
-        sys.path[:0] = left_out
-
-
-@contextmanager
-def nothing_unread(place: str) -> Iterator[None]:
-    """Raise InputError where the body imports modules from a folder that it adds to Python's search path, unless it is
-    one of this Python: they are part of no digest. The folder is taken out again."""
-    modules, folders, added = {*sys.modules}, {*sys.path}, set[str]()
-    try:
-        yield
-    finally:
-        added |= {each for each in sys.path if each not in folders and not _inside(each, sys.prefix)}
-        sys.path[:] = [folder for folder in sys.path if folder not in added]
-    for name in [each for each in sys.modules if each not in modules]:
-        file = getattr(sys.modules[name], "__file__", None) or ""
-        if any(_inside(file, folder) for folder in added):
-            problem = f"imports {name} from {os.path.dirname(file)}, a folder that it adds to sys.path"
-            raise InputError(place, problem, f"{FOUND}: put it beside the plug-in, or install it")
-
-
-def _inside(path: str, folder: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+        added = [path for path in sys.path if path not in before and path.startswith(sys.prefix)]
+        sys.path[:] = [*before, *added]

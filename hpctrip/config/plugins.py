@@ -24,15 +24,7 @@ from pydantic import AfterValidator
 from hpctrip.base.errors import PLUGIN_MODULE, InputError, cause
 from hpctrip.base.io import digest, named_path, read_file
 from hpctrip.base.text import unknown_name
-from hpctrip.config.beside import (
-    FOUND,
-    execute,
-    installed_only,
-    modules_beside,
-    nothing_unread,
-    offer,
-    package_of,
-)
+from hpctrip.config.beside import FOUND, execute, installed_only, modules_beside, offer, package_of
 from hpctrip.config.sources import PLUGINS, Source
 
 GROUP = "hpctrip.components"
@@ -41,9 +33,10 @@ GROUP = "hpctrip.components"
 
 @contextmanager
 def user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
-    """Run user code, any exception of which is an InputError."""
+    """Run user code, any exception of which is an InputError; how it lets numpy handle errors concerns it alone."""
     try:
-        yield
+        with np.errstate():
+            yield
     except (Exception, SystemExit) as error:
         if isinstance(error, ImportError):
             own = (error.name or "").startswith("hpctrip.")
@@ -81,13 +74,13 @@ class Plugin:
 
     def run(self) -> None:
         """Execute the code, which registers its classes. Raises InputError where that fails."""
-        file, place = os.path.expanduser(self.path), f"plugins: {self.path!r}"
+        file = os.path.expanduser(self.path)
         module = ModuleType(_module_name(file))
         module.__file__ = file
         # where pydantic looks up annotations and docstrings of the file's classes, and `named_code` the newest
         sys.modules.pop(module.__name__, None)
         sys.modules[module.__name__] = module
-        with nothing_unread(place), installed_only(), np.errstate(), user_code(place, "fails when imported"):
+        with installed_only(), user_code(f"plugins: {self.path!r}", "fails when imported"):
             execute(module, self.code, package_of(file))
 
 

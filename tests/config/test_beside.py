@@ -107,7 +107,7 @@ ADDED = "import os, sys\nsys.path.insert(0, os.path.abspath('lib'))"
     [
         ("import here", "No module named 'here'; a plug-in imports modules that lie beside it"),
         ("import importlib\nimportlib.import_module('here')", "No module named 'here'; a plug-in imports"),
-        (f"{ADDED}\nimport there", "imports there from .*lib, a folder that it"),
+        (f"{ADDED}\nimport there", "No module named 'there'; a plug-in imports modules that lie beside it"),
         (f"{ADDED}\ndef f():\n    import there", "No module named 'there'"),
     ],
 )
@@ -119,8 +119,7 @@ def test_code_that_no_digest_holds_is_refused(code, complaint, python_m, write, 
     before = [*sys.path]
     with pytest.raises((InputError, ModuleNotFoundError), match=complaint):
         run("plugs/plug.py")()
-    assert sys.path == before and "here" not in sys.modules
-    sys.modules.pop("there", None)
+    assert sys.path == before and not {"here", "there"} & sys.modules.keys()
 
 
 def test_code_is_found_by_its_whole_file_name_and_the_end_of_its_path(write):
