@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,6 +15,7 @@ import torch
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
+from hpctrip.config.component import config_key
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import Source, refuse_changed
@@ -288,8 +289,11 @@ def _parts(
     kind = hosts_kind(experiment.ranks.device, device, ranks)
     num_machines, gpus = local_gpus(ranks, device)
 
+    task = build_collectively(ranks, lambda: experiment.workload.checked_task(experiment.seed))
+    digests, place = ranks.gather(dict(task.digests)), config_key("workload", experiment.workload)
+    ranks.decide_on_root(lambda: _refuse_other_data(digests or [], place))
+
     def build() -> tuple[Host, Aggregator | None, list[str] | None]:
-        task = experiment.workload.checked_task(experiment.seed)
         # the meter is opened after the data are prepared: counters wrap around when they are not read for long
         meter = Meter() if gpus is None else open_meter(experiment.meter, gpus)
         host = Host(experiment, num_sites, task, ranks, device, kind, meter, signals)
@@ -297,6 +301,16 @@ def _parts(
         return host, aggregator, gpus
 
     return build_collectively(ranks, build)
+
+
+def _refuse_other_data(digests: Sequence[Mapping[str, str]], place: str) -> None:
+    """Raise InputError where the data of a rank, whose digests are those of its task, are not those of rank 0."""
+    for rank, own in enumerate(digests):
+        if own != digests[0]:
+            problem = (
+                f"gives rank {rank} other data than rank 0, which would be tested on what others train on"
+            )
+            raise InputError(place, problem, "seed all that it draws, and give all machines the same files")
 
 
 def local_gpus(ranks: Ranks, device: torch.device) -> tuple[int, list[str] | None]:
