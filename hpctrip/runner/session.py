@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from hpctrip.base.errors import InputError
@@ -53,6 +54,9 @@ from hpctrip.runner.run_metadata import (
 from hpctrip.runner.signals import Interruption, Signals, stop_file
 from hpctrip.sim.step import State
 
+NUMPY_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+"""numpy's defaults, under which hpctrip computes, whatever the calling program or a plug-in has set."""
+
 
 def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
     """Run an input to its end and return the path of the results file at rank 0, None elsewhere. Every rank calls it.
@@ -64,7 +68,7 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
     """
     guardian = guardian or Guardian()
     guardian.reach(MEETING)
-    with open_ranks() as ranks, ExitStack() as until_over:
+    with open_ranks() as ranks, ExitStack() as until_over, np.errstate(**NUMPY_ERRORS):
         guardian.reach(READING)
         start, run_input = _read(ranks, begin, until_over)
         path = start.path if start else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -50,7 +51,8 @@ class Interrupt(Component):
 
 
 class Signals:
-    """Context in which the named signals do not end the process; the last one is the value of `received`."""
+    """Context in which the named signals do not end the process; the last one is the value of `received`. Outside the
+    main thread, where Python allows no handlers, signals do what they did before."""
 
     def __init__(self, names: Iterable[str] = ()):
         self._numbers = [signal.Signals[name] for name in names]
@@ -59,7 +61,8 @@ class Signals:
         """Number of the last signal that this process has received; 0: none."""
 
     def __enter__(self) -> Signals:
-        self._handlers = {number: signal.signal(number, self._receive) for number in self._numbers}
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {number: signal.signal(number, self._receive) for number in self._numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

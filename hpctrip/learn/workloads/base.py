@@ -76,7 +76,8 @@ class Workload(Component):
         """`task`, checked. Raises InputError where it is no Task, or where one of its sets is empty, has not as many
         labels (and groups) as samples, or has labels that are no classes; and for a plug-in, as `checked_samples`."""
         place = config_key("workload", self)
-        task = instance(self.task(seed), Task, place, "its task")
+        with np.errstate():  # a plug-in may change it
+            task = instance(self.task(seed), Task, place, "its task")
         for name, data in (("training", task.train), ("test", task.test)):
             sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
             if data.groups is not None:
