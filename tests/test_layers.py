@@ -57,7 +57,7 @@ MODULES = sorted(
 )
 FRAMES = "hpctrip.base.frames"
 """The module by which all others import pandas."""
-LONGEST_FILE, LONGEST_CLASS, LONGEST_FUNCTION, MOST_FILES = 400, 150, 60, 25
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 
 
 def layer_of(path):
@@ -135,19 +135,12 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_files_classes_and_functions_stay_small(path):
+def test_files_and_functions_stay_small(path):
     text = path.read_text()
     assert text.count("\n") <= LONGEST_FILE
     for node in nodes(path):
-        if isinstance(node, ast.ClassDef):
-            assert node.end_lineno - node.lineno < LONGEST_CLASS, f"class {node.name}"
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"function {node.name}"
-
-
-def test_folders_stay_small():
-    folders = {path.parent for path in MODULES}
-    assert [folder for folder in folders if len(list(folder.glob("*.py"))) > MOST_FILES] == []
 
 
 def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():

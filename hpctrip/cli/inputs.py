@@ -69,7 +69,8 @@ def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) ->
 def check(**run_input: Texts) -> None:
     """Validate an input and print every key with its value.
 
-    Input files are checked without computing: sites, outages and traces are read; data and packages must exist.
+    Input files are checked without computing: sites, outages and traces are read; data and packages must exist. A model
+    of your own is tried on a few samples, for which the data are prepared.
     """
     from hpctrip.config.inputs import resolved_toml
     from hpctrip.runner.experiment import read_input
@@ -79,6 +80,10 @@ def check(**run_input: Texts) -> None:
     experiment = read_input(**run_input).experiment
     simulation = experiment.check()
     simulation.begin(State())
+    if experiment.workload.has_own_model:
+        from hpctrip.runner.host import new_model  # heavy: torch
+
+        new_model(experiment)
     world = simulation.world
     data = experiment.workload.described_data()
     for warning in plausible.warnings(world, experiment.network):

@@ -69,9 +69,15 @@ def watch(path: str) -> None:
     help="Export the trained model of the newest checkpoint: OUT.safetensors, or for language models a folder OUT that "
     "transformers or peft load.",
 )
+@plugins_option
 @overwrite_option
-def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
-    """Export the tables of a results file as CSV to FOLDER, or its model."""
+def export(
+    path: str, folder: str | None, model: str | None, plugins: tuple[str, ...], overwrite: bool
+) -> None:
+    """Export the tables of a results file as CSV to FOLDER, or its model.
+
+    A model of your own with frozen parameters or constants also needs its code: --plugin.
+    """
     from hpctrip.record.export import export as write
 
     if not (folder or model):
@@ -80,7 +86,7 @@ def export(path: str, folder: str | None, model: str | None, overwrite: bool) ->
     if model:
         from hpctrip.runner.export import export_model
 
-        written += export_model(path, model, overwrite)
+        written += export_model(path, model, overwrite, plugins)
     echo(*written)
 
 

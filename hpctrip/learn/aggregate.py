@@ -1,6 +1,6 @@
 """Eq. 1: the weighted average of the updates, as a sum that does not depend on its order.
 
-Shapes: P parameters, T tail integers.
+Shapes: P parameters, B entries of buffers, T tail integers.
 """
 
 from __future__ import annotations
@@ -16,41 +16,53 @@ if TYPE_CHECKING:
 # |delta| < 2^20, the sum stays below 2^60: no overflow, whatever the number of sites.
 FIXED_POINT = 2.0**40
 LARGEST_UPDATE = 2.0**20
+# Buffers, such as the variance of incomes, may be larger: their whole numbers are summed as further integers.
+LARGEST_BUFFER = 2.0**60
 
 
 class PartialSum:
-    """One rank's share of a round: sum p_i delta_i in fixed point and a tail of plain counters, in one int64 vector.
+    """One rank's share of a round: sum p_i delta_i in fixed point and a tail of plain counters, in one int64 vector:
+    [P + B] sums, [T] counters, [B] whole numbers that the sums of buffers lack.
 
-    One vector travels per rank and round, whatever the number of sites. Up to `most_tail` counters of the caller's
-    choice follow the P parameters. The memory serves one round after another: new pages for 1.7 million parameters
-    would cost more than adding a site's update.
+    One vector travels per rank and round, whatever the number of sites, with up to `most_tail` counters of the caller's
+    choice. The memory serves one round after another: new pages for 1.7 million parameters would cost more than adding
+    a site's update.
     """
 
-    def __init__(self, num_params: int, most_tail: int, device: torch.device):
+    def __init__(self, num_params: int, most_tail: int, device: torch.device, num_buffers: int = 0):
         import torch
 
-        self._memory = torch.empty(num_params + most_tail, dtype=torch.int64, device=device)
-        self._sum = self._memory[:num_params]
-        self._scaled = torch.empty(num_params, dtype=torch.float64, device=device)
-        self._integer = torch.empty(num_params, dtype=torch.int64, device=device)
+        size = num_params + num_buffers
+        self._memory = torch.empty(size + most_tail + num_buffers, dtype=torch.int64, device=device)
+        self._sum = self._memory[:size]
+        self._scaled = torch.empty(size, dtype=torch.float64, device=device)
+        self._integer = torch.empty(size, dtype=torch.int64, device=device)
+        self._num_params = num_params
         self.begin(0)  # counters of sites beyond the largest cohort take no memory
 
     def begin(self, num_tail: int) -> None:
         """A new round: all zero, with so many counters."""
-        self.vector = self._memory[: len(self._sum) + num_tail]
-        self.tail = self.vector[len(self._sum) :]
+        size, num_buffers = len(self._sum), len(self._sum) - self._num_params
+        self.vector = self._memory[: size + num_tail + num_buffers]
+        _, self.tail, self._whole = self.vector.split([size, num_tail, num_buffers])
         self.vector.zero_()
 
     def add(self, delta: torch.Tensor, weight: float, magnitude: float | None = None) -> bool:
-        """Add weight * delta; `delta` is float32 [P]. Returns False and adds nothing where training diverged: an entry
-        is not finite or beyond LARGEST_UPDATE. `magnitude` is `largest(delta)`, computed here where it is None.
+        """Add weight * delta; `delta` is float32 [P + B]. Returns False and adds nothing where training diverged: an
+        entry is not finite or beyond its bound. `magnitude` is that of `delta`, computed here where it is None.
 
         The check comes before the cast: rint(nan) as an integer is silently a number.
         """
-        magnitude = float(largest(delta)) if magnitude is None else magnitude
+        magnitude = float(magnitude_of(delta, self._num_params)) if magnitude is None else magnitude
         if not magnitude < LARGEST_UPDATE:
             return False
-        self._sum += self._integer.copy_(self._scaled.copy_(delta).mul_(weight * FIXED_POINT).round_())
+        weighted = self._scaled.copy_(delta).mul_(weight * FIXED_POINT)
+        if len(self._whole):
+            buffers = weighted[self._num_params :]
+            whole = (buffers / FIXED_POINT).round()
+            self._whole += whole.long()
+            buffers -= whole * FIXED_POINT
+        self._sum += self._integer.copy_(weighted.round_())
         return True
 
 
@@ -60,6 +72,27 @@ def largest(deltas: torch.Tensor) -> torch.Tensor:
     return (-deltas.amin(-1)).maximum(deltas.amax(-1))
 
 
-def mean_update(total: torch.Tensor) -> torch.Tensor:
-    """Averaged update, float64 [P], from the summed fixed-point vector [P]."""
-    return total.double() / FIXED_POINT
+def magnitude_of(delta: torch.Tensor, num_params: int) -> torch.Tensor:
+    """Largest magnitude in an update [P + B], of buffers as a share of what they may be; NaN where there is one."""
+    magnitude = largest(delta[:num_params])
+    if len(delta) > num_params:
+        scaled = largest(delta[num_params:]) * (LARGEST_UPDATE / LARGEST_BUFFER)
+        magnitude = magnitude.maximum(scaled)
+    return magnitude
+
+
+def origin(params: torch.Tensor, num_params: int) -> torch.Tensor:
+    """Where the updates of a round begin [P + B]: the global model, but 0 for buffers that are not finite, such as a
+    minimum before the first sample."""
+    buffers = params[num_params:]
+    if buffers.isfinite().all():
+        return params
+    return params.clone().index_fill_(0, (~params.isfinite()).nonzero()[:, 0], 0.0)
+
+
+def mean_update(total: torch.Tensor, whole: torch.Tensor | None = None) -> torch.Tensor:
+    """Averaged update, float64 [P + B], from the sums [P + B] and the whole numbers of buffers [B], none by default."""
+    update = total.double() / FIXED_POINT
+    if whole is not None and len(whole):
+        update[-len(whole) :] += whole
+    return update

@@ -29,6 +29,11 @@ def num_params(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
+def named_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """All parameters and buffers by name."""
+    return dict(model.named_parameters()) | dict(model.named_buffers())
+
+
 def buffers(model: nn.Module) -> dict[str, torch.Tensor]:
     """The buffers that `state_dict` holds by name, those of integers last."""
     stored = model.state_dict(keep_vars=True).keys()
@@ -39,6 +44,13 @@ def buffers(model: nn.Module) -> dict[str, torch.Tensor]:
 def entries(model: nn.Module) -> dict[str, torch.Tensor]:
     """The tensors of the flat vector by name, in its order: trainable parameters, then `buffers`."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad} | buffers(model)
+
+
+def constants(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors of a model that do not travel, by name: frozen parameters, and the buffers that `state_dict` does not
+    hold."""
+    moving = entries(model)
+    return {name: tensor for name, tensor in named_tensors(model).items() if name not in moving}
 
 
 def num_integers(model: nn.Module) -> int:
@@ -59,6 +71,24 @@ def cosine(x: torch.Tensor, y: torch.Tensor) -> float:
 
     lengths = float(torch.linalg.vector_norm(x)) * float(torch.linalg.vector_norm(y))
     return float(x @ y) / lengths if lengths > 0 else 0.0
+
+
+def digest_of_constants(model: nn.Module) -> str:
+    """32 hex digits of the names, types and bytes of `constants`; empty where there are none."""
+    parts = sorted(constants(model).items())
+    return (
+        io.digest("".join(f"{name} {t.dtype} {digest_of(t)}\n" for name, t in parts).encode())
+        if parts
+        else ""
+    )
+
+
+def digest_of(tensor: torch.Tensor) -> str:
+    """32 hex digits of the BLAKE2 hash of a tensor's bytes, of any type."""
+    import torch
+
+    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return io.digest(data.numpy().data)
 
 
 def digest(flat: torch.Tensor) -> str:

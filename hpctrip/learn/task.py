@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, InputError, blame, cause
 from hpctrip.base.validate import instance
+from hpctrip.learn.params import named_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,28 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def native(self, place: str) -> Dataset:
+        """The same samples as torch takes them: contiguous arrays in this machine's byte order, also from lists and
+        tensors. Raises InputError at `place` where they are no numbers, or some are masked."""
+
+        def array(values: Any) -> np.ndarray:
+            if hasattr(values, "detach"):  # a tensor; torch need not be imported to tell
+                values = values.detach().cpu().numpy()
+            try:
+                made = np.asarray(values)
+            except ValueError:  # rows of different lengths
+                made = np.empty(0, object)
+            if made.dtype.kind not in "biufc" or np.ma.is_masked(values):
+                what = (
+                    "masked values" if np.ma.is_masked(values) else f"a {type(values).__name__} of no numbers"
+                )
+                raise InputError(place, f"gave {what} in a data set", "give NumPy arrays of numbers")
+            return np.ascontiguousarray(made, made.dtype.newbyteorder("="))
+
+        return Dataset(
+            *(each if each is None else array(each) for each in (self.inputs, self.labels, self.groups))
+        )
 
     @property
     def nbytes(self) -> int:
@@ -70,10 +93,12 @@ def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> 
     from torch.nn.functional import cross_entropy
 
     model = instance(task.build_model(), nn.Module, place, "its model")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InputError(place, "gave a scripted or traced model", "return the module before torch.jit")
     if any(map(nn.parameter.is_lazy, model.parameters())):
         problem = "gave a model with layers whose sizes are open (nn.Lazy...)"
         raise InputError(place, problem, "set their sizes")
-    model = model.to(device)
+    model = model.to(device).train()
     types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
     if types != {"float32"}:
         kinds = f"of type {' and '.join(sorted(types))}" if types else "none"
@@ -85,15 +110,20 @@ def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> 
     inputs, labels = (
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )
-    with torch.inference_mode():
-        prepared = task.prepare(inputs)
+    before = named_tensors(model).keys()
+    with torch.no_grad():
+        prepared = instance(task.prepare(inputs), torch.Tensor, place, "its prepared inputs")
         try:
             outputs = model.eval()(prepared)
         except Exception as error:  # whatever a model's own code or its kernels raise
-            shape = ", ".join(map(str, prepared.shape[1:]))
+            shape = ", ".join(map(str, ["B", *prepared.shape[1:]]))
             reason, code = blame(error)  # with the line of a plug-in
             problem = f"gave a model that fails: {cause(error) if code == FAULT_EXIT_CODE else reason}"
-            raise InputError(place, problem, f"it is called with inputs of shape [B, {shape}]") from None
+            dtype = str(prepared.dtype).removeprefix("torch.")
+            raise InputError(place, problem, f"it is called with {dtype} inputs [{shape}]") from None
+        if late := sorted(named_tensors(model).keys() ^ before):
+            problem = f"gave a model that makes or drops {late[0]} when it is called"
+            raise InputError(place, problem, "make it in its constructor")
         outputs = instance(outputs, torch.Tensor, place, "its model's output")
         if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
             bound = f"it must be {list(labels.shape)} times the classes"

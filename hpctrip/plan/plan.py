@@ -102,7 +102,7 @@ class Plan:
         if size == 1:
             return dict.fromkeys(("up", "down", "counters", "message"), 0)
         return {
-            "up": 8 * (num_params + vector_size(TRAINING, len(assignment.cohort), size)),
+            "up": 8 * (num_params + vector_size(TRAINING, len(assignment.cohort), size) + host.num_buffers),
             "down": 4 * num_params,
             "counters": 8 * vector_size(EVALUATION, 0, size),
             "message": len(pickle.dumps((0, assignment))),
@@ -127,7 +127,7 @@ class Plan:
         a checkpoint is written, the state of all sites.
         """
         host, num_sites = self.aggregator.host, self.rounds[-1].row.num_sites
-        p, t = len(host.initial_params), vector_size(TRAINING, num_sites, host.ranks.size)
+        p, t = len(host.initial_params), vector_size(TRAINING, num_sites, host.ranks.size) + host.num_buffers
         frozen = sum(q.numel() * q.element_size() for q in host.model.parameters() if not q.requires_grad)
         model = 12 * p + host.slots.nbytes + frozen
         sites_at = np.zeros(1, dtype=np.int64) if host.fixed_hosts is None else np.bincount(host.fixed_hosts)

@@ -34,7 +34,10 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     largest = np.argsort(-host.num_visits, kind="stable")[:sites_per_block]
     block = largest[host.num_visits[largest] > 0].tolist()
     orders = [np.concatenate(host.visits(site, 1)) for site in block]
-    partial, compression = PartialSum(len(params), 0, host.device), host.experiment.compression
+    partial, compression = (
+        PartialSum(host.num_params, 0, host.device, host.num_buffers),
+        host.experiment.compression,
+    )
 
     def train(num_batches: int) -> tuple[int, float]:
         """Train `num_batches` batches per site; returns the number of samples and the seconds taken."""

@@ -13,8 +13,9 @@ from hpctrip.base.text import counted, size_text
 from hpctrip.config.component import config_key
 from hpctrip.device.counters import MICRO
 from hpctrip.device.meter import PHASES
-from hpctrip.learn.aggregate import LARGEST_UPDATE
+from hpctrip.learn.aggregate import LARGEST_BUFFER, LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
+from hpctrip.learn.params import buffers, entries
 from hpctrip.ranks.placement import Assignment, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
@@ -83,7 +84,7 @@ class Aggregator:
         k = len(draft.cohort)
         trained = Tally(TRAINING, k, self.ranks.size, tail)
         evaluated = Tally(EVALUATION, k, self.ranks.size, counts)
-        self._refuse_diverged(draft, trained.integers["diverged"] > 0)
+        self._refuse_diverged(draft, trained.integers["diverged"])
         outcome = self._outcome(change, trained, evaluated)
         if not math.isfinite(outcome.update_norm):
             server = self.experiment.server
@@ -146,19 +147,22 @@ class Aggregator:
             **joules,
         )
 
-    def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
+    def _refuse_diverged(self, draft: Draft, culprits: np.ndarray) -> None:
         """Raise DivergedError where updates diverged, unless server.on_diverged allows to leave them out and others
-        remain."""
-        if not diverged.any():
+        remain. `culprits` [k] tell what diverged (`Host.culprit`), 0: nothing."""
+        if not culprits.any():
             return
         if self.experiment.server.on_diverged == "stop":
-            first, *others = draft.cohort[diverged]
+            first, *others = draft.cohort[culprits > 0]
             more = f" (and {len(others)} more)" if others else ""
+            what = ["the training loss", *entries(self.host.model)][culprits[culprits > 0][0] - 1]
+            is_buffer = what in buffers(self.host.model)
+            bound = LARGEST_BUFFER if is_buffer else LARGEST_UPDATE
             raise DivergedError(
-                f"site {first}{more}, round {draft.round}: the training loss or an entry of the update is not finite "
-                f"or beyond {LARGEST_UPDATE:g}: training diverged; lower train.lr"
+                f"site {first}{more}, round {draft.round}: {'the buffer ' * is_buffer}{what} is not finite or changes "
+                f"by more than {bound:g}: training diverged; lower train.lr{', or scale the samples' * is_buffer}"
             )
-        if diverged[draft.arriving].all():
+        if culprits[draft.arriving].all():
             raise DivergedError(f"round {draft.round}: the update of every site diverged; lower train.lr")
 
     def rank_phases(self, history: History) -> list[str]:

@@ -10,20 +10,33 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import nn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import config_key
 from hpctrip.device.meter import Meter
-from hpctrip.learn.aggregate import PartialSum, mean_update
+from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, magnitude_of, mean_update, origin
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
 from hpctrip.learn.engines.base import SiteState, SiteUpdate
-from hpctrip.learn.engines.choice import choose, why_sequential
-from hpctrip.learn.engines.steps import seed_draws, state_length
+from hpctrip.learn.engines.choice import choose
+from hpctrip.learn.engines.steps import seed_draws, seed_generators, state_length, views
 from hpctrip.learn.evaluate import eval_batches, evaluate
-from hpctrip.learn.params import check_params, cosine, flatten, num_integers
+from hpctrip.learn.params import (
+    buffers,
+    check_params,
+    constants,
+    cosine,
+    digest,
+    digest_of_constants,
+    flatten,
+    layout,
+    named_tensors,
+    num_integers,
+)
 from hpctrip.learn.params import num_params as count_params
 from hpctrip.learn.task import Task, checked_model
+from hpctrip.learn.trial import Trial
 from hpctrip.ranks.base import Ranks, RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
@@ -56,23 +69,21 @@ class Host:
         self.seed, self.num_sites = experiment.seed, num_sites
         self.wall, self.meter, self.signals = RoundTimer(ranks.phase), meter or Meter(), signals or Signals()
         self.work = experiment.train
-        experiment.engine.prepare(device)
-        # models are initialised by torch's global generator, seeded from a named stream like all randomness
-        torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         # errors of the first round are raised here, where all ranks can end together
-        trains, place = ranks.rank in ranks.hosts, experiment.workload.model_place
-        self.model = checked_model(task, device, place, trial=trains)
+        trains = ranks.rank in ranks.hosts
+        self.model, alone = first_model(experiment, task, device, hosts_kind, trains)
         self.initial_params = flatten(self.model)
-        """[P + B], equal everywhere: drawn from the seed."""
+        """[P + B], drawn from the seed; those of rank 0 everywhere after `agree`."""
+        self.constants = digest_of_constants(self.model) if experiment.workload.has_own_model else ""
+        """Digest of what training does not change in a model of the user's; empty where there is nothing."""
         self.num_params = num_params = count_params(self.model)
         self.num_buffers, self.num_integers = len(self.initial_params) - num_params, num_integers(self.model)
         if trains:
             experiment.compression.check(num_params, self.seed)
         optimizer_length = state_length(num_params, self.work)
         self.memory = SiteState(num_params * experiment.compression.keeps_residual, optimizer_length, device)
-        alone = task.sequential_only or why_sequential(self.model, optimizer_length > 0)
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
-        self.engine = engine(task, self.work, device, experiment.engine.precision)
+        self.engine = engine(task, self.work, device, experiment.engine.precision, self.model)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
         slots = experiment.server.checked_slots(num_params)
@@ -85,9 +96,9 @@ class Host:
         self.num_samples = self.shards.sizes
         self.num_visits = self.work.num_visits(self.num_samples)
         if trains:
-            self.engine.check(place, self.work.smallest_batch(self.num_samples))
+            self.engine.check(experiment.workload.model_place, self.work.smallest_batch(self.num_samples))
         counters = vector_size(TRAINING, num_sites, ranks.size)
-        self.partial = PartialSum(len(self.initial_params), counters, device)
+        self.partial = PartialSum(num_params, counters, device, self.num_buffers)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
@@ -103,8 +114,10 @@ class Host:
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
         tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
-        last = slice(len(params) - self.num_integers, None)
+        last, start = slice(len(params) - self.num_integers, None), origin(params, self.num_params)
         integers = params[last]
+        constant = constants(self.model) if self.constants else {}
+        versions = {name: tensor._version for name, tensor in constant.items()}
         self.meter.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
@@ -119,15 +132,16 @@ class Host:
                 optimizers = [self.memory.of(site)[1] for site in sites]
                 updates = self.engine.train(params, block_visits, optimizers)
                 for position, site in zip(block, sites, strict=True):
-                    seed_draws(self.device, self.seed, round, site)
+                    if self.experiment.workload.has_own_model:  # the others draw nothing
+                        seed_draws(self.device, self.seed, round, site)
                     update = next(updates)
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
-                        tally.note("diverged", 1, position)
+                        tally.note("diverged", self._culprit(update), position)
                     else:
                         norms[position] = norm
                         if self.num_integers:
-                            integers = integers.maximum(params[last] + update.delta[last])
+                            integers = integers.maximum(start[last] + update.delta[last])
                         for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
@@ -135,6 +149,12 @@ class Host:
             tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
+        for name, tensor in constants(self.model).items() if constant else ():
+            if tensor is not constant.get(name) or tensor._version != versions[name]:
+                problem = f"changes {name} in round {round}, which it left as it was when it was tried"
+                raise InputError(
+                    self.experiment.workload.model_place, problem, "change it in every forward pass"
+                )
         self.meter.lap("train")
         return self.partial.vector, integers.long().cpu().numpy()
 
@@ -152,6 +172,16 @@ class Host:
         if not self.partial.add(arriving, weight, magnitude):
             return None
         return torch.linalg.vector_norm(arriving[: self.num_params])
+
+    def _culprit(self, update: SiteUpdate) -> int:
+        """What of an unusable update is not finite or too large: 2 + the index of the first such tensor of the flat
+        vector, 1 for the loss."""
+        travelling_buffers = buffers(self.model)
+        for index, (name, part) in enumerate(views(self.model, update.delta).items()):
+            num_params = 0 if name in travelling_buffers else part.numel()
+            if not magnitude_of(part.reshape(-1), num_params) < LARGEST_UPDATE:
+                return 2 + index
+        return 1
 
     def sites_per_block(self, num_sites: int) -> int:
         """Sites per block in a round that trains `num_sites` sites. Fixed blocks are cut once, from all N sites."""
@@ -181,6 +211,66 @@ class Host:
             for phase, drawn_uj in phases_uj.items():
                 tally.integers[f"{phase}_wall_j"][rank] = drawn_uj
         return tally.vector
+
+
+def first_model(
+    experiment: Experiment, task: Task, device: torch.device, hosts_kind: str, trains: bool
+) -> tuple[nn.Module, str]:
+    """The model of a task on a device at the start of a run, checked and, if it is the user's, tried. Also the reason
+    why its sites must be trained one after another, if any. `trains`: whether the rank trains. Raises InputError."""
+    workload, work = experiment.workload, experiment.train
+    experiment.engine.prepare(device)
+    # models are initialised by global generators, seeded from a named stream like all randomness
+    init_seed = int(stream(experiment.seed, "init").integers(2**63))
+    seed_generators(init_seed, device)
+    model = checked_model(task, device, workload.model_place, trial=trains or workload.has_own_model)
+    alone = task.sequential_only
+    if state_length(count_params(model), work):
+        alone = alone or "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
+    if workload.has_own_model:
+        engine, _ = choose(experiment.engine.name, hosts_kind, alone)
+        found = Trial(task, model, work, init_seed, workload.model_place).run(engine.name == "stacked")
+        alone = alone or found
+    return model, alone
+
+
+def new_model(experiment: Experiment) -> tuple[dict[str, torch.Tensor], str]:
+    """The state of the first model of an input, checked and tried on this machine's processor, and the digest of its
+    constants. Raises InputError."""
+    workload, device = experiment.workload, torch.device("cpu")
+    workload.prepare_data(experiment.seed)
+    task = workload.checked_task(experiment.seed)
+    model, _ = first_model(experiment, task, device, device.type, trains=True)
+    held = task.build_model().state_dict().keys()  # the trial changes which buffers are persistent
+    return {
+        name: tensor for name, tensor in named_tensors(model).items() if name in held
+    }, digest_of_constants(model)
+
+
+def agree(host: Host) -> None:
+    """Make the first model that of rank 0 at every rank, constants included: processors of another kind may draw other
+    last bits. A collective. Raises InputError where the ranks have other models or engines."""
+    ranks, place = host.ranks, host.experiment.workload.model_place
+    shapes = layout(host.model), sorted(constants(host.model)), host.engine.name
+    everyone = ranks.gather((shapes, digest(host.initial_params), host.constants)) if ranks.size > 1 else []
+
+    def rank0_model() -> tuple[torch.Tensor, dict[str, torch.Tensor]] | None:
+        for rank, (theirs, *_) in enumerate(everyone):
+            if theirs != shapes:
+                problem = f"gave another model, or one for another engine, at rank {rank} than at rank 0"
+                raise InputError(place, problem, "build the same everywhere")
+        if len({each[1:] for each in everyone}) < 2:
+            return None
+        values = constants(host.model) if host.constants else {}
+        return host.initial_params.cpu(), {name: tensor.cpu() for name, tensor in values.items()}
+
+    if (found := ranks.decide_on_root(rank0_model)) is None:
+        return
+    params, values = found
+    host.initial_params = params.to(host.device)
+    with torch.no_grad():
+        for name, value in values.items():
+            constants(host.model)[name].copy_(value)
 
 
 def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
@@ -225,10 +315,12 @@ def server_step(
     Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j. Buffers
     become the mean of those of the sites, whatever the server optimiser; the integers among them are `integers` [I].
     """
-    tail = total[len(params) :].cpu().numpy()
-    tally = Tally(TRAINING, len(assignment.cohort), host.ranks.size, tail)
+    sums, counted, whole = total.split(
+        [len(params), len(total) - len(params) - host.num_buffers, host.num_buffers]
+    )
+    tally = Tally(TRAINING, len(assignment.cohort), host.ranks.size, counted.cpu().numpy())
     diverged = tally.integers["diverged"].astype(bool)
-    update = mean_update(total[: len(params)])
+    update = mean_update(sums, whole)
     if (left := float(assignment.weights[~diverged].sum())) == 0:
         return params, {}
     if diverged.any():
@@ -243,6 +335,6 @@ def server_step(
     check_params(stepped, trained, config_key("server", server), "the new parameters")
     if not host.num_buffers:
         return stepped, counters
-    buffers = (params.double() + update)[host.num_params :].float()
+    buffers = (origin(params, host.num_params).double() + update)[host.num_params :].float()
     means = buffers[: len(buffers) - len(integers)]
     return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), counters

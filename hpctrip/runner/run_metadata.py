@@ -91,7 +91,9 @@ def metadata_of(
         "devices": ", ".join(devices),
         "packages": ", ".join(attributes["packages"]) or "none",
     }
-    return attributes, {**continued, "parameters": layout(aggregator.host.model), "made_with": made_with}
+    host = aggregator.host
+    model = {"parameters": layout(host.model), "constants": host.constants}
+    return attributes, {**continued, **model, "made_with": made_with}
 
 
 def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[RankFacts]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from hpctrip.runner.cache.lookup import CacheLookup
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import Experiment, Input
-from hpctrip.runner.host import Host, restore
+from hpctrip.runner.host import Host, agree, restore
 from hpctrip.runner.loop import Rank0, train
 from hpctrip.runner.provenance import sources_of
 from hpctrip.runner.resume import ResumePoint, Start
@@ -194,9 +194,18 @@ class Session:
     def restore(self, point: ResumePoint | None) -> torch.Tensor:
         """Bring every host to the model of the resume point, or leave it at the initial one; its parameters [P]. A
         collective."""
-        if not self.host.ranks.decide_on_root(lambda: point.model is not None):
-            return self.host.initial_params
         place = (self.start.checkpoint_file or self.run_input.experiment.store.path) if self.start else ""
+
+        def is_saved() -> bool:
+            checkpoint, constants = self.start.checkpoint, self.host.constants
+            if checkpoint and checkpoint.metadata.get("constants", constants) != constants:
+                problem = f"gave other frozen parameters or constants than in the run of {place}"
+                model = self.run_input.experiment.workload.model_place
+                raise InputError(model, problem, "resume it with the same files")
+            return point.model is not None
+
+        if not self.host.ranks.decide_on_root(is_saved):
+            return self.host.initial_params
         return restore(self.host, point and point.model, place)
 
     def train(self, point: ResumePoint | None, params: torch.Tensor) -> None:
@@ -304,7 +313,9 @@ def _parts(
         aggregator = Aggregator(host, num_machines) if ranks.is_aggregator else None
         return host, aggregator, gpus
 
-    return build_collectively(ranks, build)
+    host, aggregator, gpus = build_collectively(ranks, build)
+    agree(host)
+    return host, aggregator, gpus
 
 
 def _refuse_other_data(digests: Sequence[Mapping[str, str]], place: str) -> None:

@@ -135,7 +135,7 @@ def Colours(n):
             "workload.model='net.py:Pair'",
             "workload.model = 'net.py:Pair': gave a tuple as its model's output",
         ),
-        ("workload.model='net.py:Colours'", "it is called with inputs of shape [B, 1, 28, 28]"),
+        ("workload.model='net.py:Colours'", "it is called with float32 inputs [B, 1, 28, 28]"),
         ("workload.model='net.py:Nett'", "the file has no 'Nett'; did you mean 'Net'?"),
         ("workload.model='net.py:Broken'", "fails as Broken(62): ZeroDivisionError"),
         ("workload={kind='arrays', data='net.py:Net'}", "workload.data = 'net.py:Net': fails: TypeError"),
@@ -207,7 +207,9 @@ UNSEEDED = """
 import os
 
 import numpy as np
+import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from hpctrip.api import WORKLOADS, Dataset, Task, Workload
 
@@ -218,7 +220,7 @@ def drawn(number):
 
 
 def points():
-    return [*zip(*drawn(300), strict=True)]
+    return TensorDataset(*map(torch.from_numpy, drawn(300)))
 
 
 @WORKLOADS.add

@@ -12,6 +12,7 @@ from torch import nn
 
 from hpctrip.learn.params import flatten
 from hpctrip.ranks.base import Ranks
+from hpctrip.record.reader import open_run
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
 from hpctrip.runner.host import Host
@@ -113,7 +114,7 @@ def test_random_numbers_of_the_forward_pass_depend_on_seed_round_and_site_alone(
         (("engine.name=stacked",), ["the buffer 0.running_mean, which each site changes"]),
         (
             ("engine.name=stacked", "workload.norm=false", "workload.dropout=0.5"),
-            ["random numbers (2: Dropout)"],
+            ["draws random numbers in training"],
         ),
         # 400 samples at ten sites in batches of 13: the last of each is a single one
         (
@@ -143,3 +144,97 @@ def test_data_are_prepared_once_a_machine(launch, tmp_path, ranks):
     )
     assert ended.code == 0, ended.err
     assert (tmp_path / "calls").read_text() == "x"
+
+
+FROZEN = """
+import torch
+from torch import nn
+
+
+class Frozen(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.register_buffer("directions", torch.randn(8, 8), persistent=False)
+        self.register_buffer("prime", torch.tensor(2654435761))
+        self.register_buffer("low", torch.tensor(float("inf")))
+        self.features = nn.Linear(8, 64).requires_grad_(False)
+        self.norm, self.head = nn.BatchNorm1d(64), nn.Linear(64, num_classes)
+
+    def forward(self, x):
+        if self.training:
+            self.low = torch.minimum(self.low, x.detach().min())
+        return self.head(self.norm(self.features(x @ self.directions).relu()))
+"""
+OWN = """
+name = "own"
+sites.num_sites = 4
+workload = {kind = "arrays", data = "FOLDER/points.npz", model = "net.py:Frozen"}
+partition.kind = "iid"
+policy.kind = "all"
+train.lr = 0.1
+stop = {max_rounds = 4, target_accuracy = 1}
+"""
+
+
+@pytest.fixture
+def own(folder):
+    """An input with a model that has frozen random features, constants, and buffers of several sorts."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(200, 8)).astype(np.float32)
+    np.savez("points.npz", x=x * [50_000, *[1] * 7], y=(x[:, 0] > 0).astype(np.int64))
+    (folder / "net.py").write_text(FROZEN)
+    (folder / "own.toml").write_text(OWN.replace("FOLDER", str(folder)))
+    return folder / "own.toml"
+
+
+def test_what_training_does_not_change_is_the_same_everywhere(own, launch, hpctrip, folder):
+    """In training and evaluation, on any number of ranks, after a resume, and in the exported model; buffers may be
+    infinite at first, and large."""
+    for ranks in (0, 3):
+        ended = launch(ranks, "run", own, "--out", folder / f"{ranks}.h5")
+        assert ended.code == 0, ended.err
+    assert hpctrip("run", own, "-o", "stop.max_rounds=2", "--out", "short.h5").code == 0
+    assert hpctrip("resume", "short.h5", "--plugin", "net.py", "-o", "stop.max_rounds=4").code == 0
+    runs = [open_run(f"{name}.h5") for name in ("0", "3", "short")]
+    assert len({run.meta["params_digest"] for run in runs}) == 1
+    assert runs[0].rounds["accuracy"].max() > 0.8
+    assert runs[0].meta["num_buffers"] == 64 + 64 + 1 + 1  # those of the norm, and `low`
+
+    assert hpctrip("export", "0.h5", "--model", "net.safetensors").report[0].count("--plugin PATH") == 1
+    assert hpctrip("export", "0.h5", "--model", "net.safetensors", "--plugin", "net.py").code == 0
+    arrays = load_file("net.safetensors")
+    model = named_code_of(folder / "net.py")(2)
+    model.load_state_dict(arrays, strict=True)
+    assert arrays["prime"] == 2654435761 and arrays["low"] < -50_000
+
+
+def named_code_of(path):
+    names = {}
+    exec(path.read_text(), names)
+    return names["Frozen"]
+
+
+def test_other_frozen_parameters_are_refused_when_a_run_goes_on(own, hpctrip, folder):
+    torch.save(torch.ones(8, 8), "directions.pt")
+    (folder / "net.py").write_text(FROZEN.replace("torch.randn(8, 8)", 'torch.load("directions.pt")'))
+    assert hpctrip("run", own, "-o", "stop.max_rounds=1", "--out", "a.h5").code == 0
+    torch.save(torch.zeros(8, 8), "directions.pt")
+    hpctrip("resume", "a.h5", "--plugin", "net.py", "-o", "stop.max_rounds=2").check_refused(
+        ["workload.model", "gave other frozen parameters or constants than in the run of"]
+    )
+
+
+LATE = FROZEN.replace(
+    "        if self.training:",
+    "        if self.training and len(x) == 20:\n            self.prime += 1\n        if self.training:",
+)
+
+
+@pytest.mark.parametrize("ranks", [0, 3])
+def test_a_constant_that_changes_after_all_ends_the_run(own, launch, folder, ranks):
+    (folder / "net.py").write_text(LATE)
+    ended = launch(ranks, "run", own, "--out", folder / "a.h5")
+    assert (
+        ended.code == 2 and "changes prime in round 1, which it left as it was when it was tried" in ended.err
+    )
+    assert "Traceback" not in ended.err

@@ -22,7 +22,7 @@ class SiteUpdate:
     """The local minus the global model, float32 on the engine's device, of the length of the flat vector (see
     learn.params). Valid until the next iteration."""
     magnitude: float
-    """Largest magnitude in `delta`; NaN where there is one."""
+    """Largest magnitude in `delta` (`learn.aggregate.magnitude_of`); NaN where there is one."""
     train_loss: float
     """Mean over the visited samples of the training loss at the time of the visit."""
     loss_before: float

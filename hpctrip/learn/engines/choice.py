@@ -13,7 +13,6 @@ from hpctrip.learn.engines.base import Precision
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
     from hpctrip.learn.engines.steps import Engine
 
@@ -97,24 +96,6 @@ def engines() -> dict[str, type[Engine]]:
     from hpctrip.learn.engines.stacked import Stacked
 
     return {engine.name: engine for engine in (Sequential, Stacked)}
-
-
-def why_sequential(model: nn.Module, keeps_optimizers: bool) -> str:
-    """The reason why the sites of a model must be trained one after another: each has an optimiser, buffers or random
-    numbers of its own. Empty where nothing speaks against the stacked engine."""
-    if keeps_optimizers:
-        return "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
-    from torch.nn.modules.dropout import _DropoutNd
-
-    from hpctrip.learn.params import buffers
-
-    for name in buffers(model):
-        return f"its model has the buffer {name}, which each site changes (a constant: persistent=False)"
-    for name, module in model.train().named_modules():
-        rate = getattr(module, "p" if isinstance(module, _DropoutNd) else "dropout", 0.0)
-        if module.training and isinstance(rate, float) and rate > 0:
-            return f"its model draws random numbers ({name}: {type(module).__name__})"
-    return ""
 
 
 def choose(name: str, device: torch.device | str, sequential_only: str = "") -> tuple[type[Engine], str]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpctrip.learn.aggregate import largest
+from hpctrip.learn.aggregate import magnitude_of
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.engines.steps import AutogradStep, Engine, Step
-from hpctrip.learn.params import flatten
+from hpctrip.learn.params import flatten, num_params
 
 
 class Sequential(Engine):
@@ -32,7 +32,7 @@ class Sequential(Engine):
             self.model, self.task.loss, self.work, self.precision
         )
         self.description = f"one site after another, by {type(self.step).__name__}"
-        self.delta = torch.empty_like(flatten(self.model))
+        self.delta, self.num_params = torch.empty_like(flatten(self.model)), num_params(self.model)
 
     def train(
         self,
@@ -41,12 +41,13 @@ class Sequential(Engine):
         optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
         """Train one site after another."""
+        self.set_training()
         for parts, optimizer in zip(visits, optimizers or [None] * len(visits), strict=True):
             began = time.perf_counter()
             self.step.start(params, optimizer)
             losses = self._steps(parts)
             self.step.finish(params, self.delta)
-            magnitude = largest(self.delta).item()
+            magnitude = magnitude_of(self.delta, self.num_params).item()
             update = SiteUpdate(self.delta, magnitude, *losses, time.perf_counter() - began)
             if optimizer is not None and update.usable:  # a diverged site keeps its former state
                 self.step.save(optimizer)

@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
-from hpctrip.learn.engines.steps import RULES, Engine, autocast, views
+from hpctrip.learn.engines.steps import RULES, Engine, autocast, gradients_of, views
 from hpctrip.learn.params import flatten, num_params
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class Stacked(Engine):
         optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
         """Train as many sites at once as memory holds. Optimisers always start anew."""
+        self.set_training()
         first = 0
         while first < len(visits):
             chunk = visits[first : first + self.width]
@@ -198,7 +199,7 @@ class Stack:
         with autocast(engine.precision, engine.device):
             losses = engine.losses(engine.forward(self.weights, x), y)
         loss = (losses * self.weight[:, part]).sum()
-        return losses.detach(), torch.autograd.grad(loss, list(self.weights.values()))
+        return losses.detach(), gradients_of(loss, list(self.weights.values()))
 
 
 def schedule(

@@ -10,6 +10,7 @@ of S sites [S, ...], and every operation is elementwise.
 from __future__ import annotations
 
 import os
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
@@ -20,6 +21,7 @@ from torch import nn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.learn.aggregate import origin
 from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import buffers, entries, num_params
@@ -76,14 +78,35 @@ def channels_last(weight: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(weight, memory_format=layout).copy_(weight)
 
 
-def seed_draws(device: torch.device, seed: int, round: int, site: int) -> None:
-    """Seed the generators from which a model's forward pass draws on this device (dropout), from the stream (seed,
-    "forward", round, site)."""
-    number = int(stream(seed, "forward", round, site).integers(2**63))
+def seed_generators(number: int, device: torch.device) -> None:
+    """Seed the global generators from which a user's code may draw: torch's for the CPU and this device, numpy's and
+    Python's."""
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         torch.cuda.default_generators[index].manual_seed(number)
+    np.random.seed(number % 2**32)
+    random.seed(number)
+
+
+def generators(device: torch.device) -> tuple:
+    """The states of these generators, to notice that something has drawn from them."""
+    states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
+    key, position = np.random.get_state()[1:3]
+    return *(state.numpy().tobytes() for state in states), key.tobytes(), position, random.getstate()
+
+
+def seed_draws(device: torch.device, seed: int, round: int, site: int) -> None:
+    """Seed what a model's forward pass draws from (dropout), by the stream (seed, "forward", round, site)."""
+    seed_generators(int(stream(seed, "forward", round, site).integers(2**63)), device)
+
+
+def gradients_of(loss: torch.Tensor, weights: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The gradients of a scalar, dense; 0 where it does not depend on a weight, as of an expert without samples."""
+    if not loss.requires_grad:
+        return tuple(map(torch.zeros_like, weights))
+    gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
+    return tuple(g if g.layout == torch.strided else g.to_dense() for g in gradients)
 
 
 class Engine:
@@ -106,10 +129,12 @@ class Engine:
         work: LocalWork,
         device: torch.device | str = "cpu",
         precision: Precision = "float32",
+        model: nn.Module | None = None,
     ):
+        """`model` is one of the task on the device; evaluation may use it, too. None: a new one."""
         self.task, self.work, self.device, self.precision = task, work, torch.device(device), precision
         self.inputs, self.labels = resident(task.train.inputs, device), resident(task.train.labels, device)
-        self.model = task.build_model().to(device).train()
+        self.model = (task.build_model().to(device) if model is None else model).train()
         allow_tf32(precision)
 
     def train(
@@ -129,12 +154,17 @@ class Engine:
         """
         raise NotImplementedError
 
+    def set_training(self) -> None:
+        """Put the model into training mode, which evaluation has left; 7 us a module, so only where it has."""
+        if not self.model.training:
+            self.model.train()
+
     def check(self, place: str, smallest: int) -> None:
         """Compute the gradients of `smallest` samples, as many as the smallest batch has. Raises InputError at `place`,
         the input key of the workload, where that fails."""
         try:
             loss, weights = self.trial(self.task.prepare(self.inputs[:smallest]), self.labels[:smallest])
-            torch.autograd.grad(loss, weights)
+            torch.autograd.grad(loss, weights, allow_unused=True)
         except Exception as error:  # whatever a model's own code or its kernels raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             hint = "change the model or train.batch_size"
@@ -312,6 +342,13 @@ class AutogradStep(Step):
         self.rule.start(saved)
         self.num_steps = 0
 
+    @torch.no_grad()
+    def finish(self, params: torch.Tensor, delta: torch.Tensor) -> None:
+        """End a site; what buffers were is `learn.aggregate.origin`."""
+        super().finish(
+            origin(params, sum(w.numel() for w in self.weights)) if self.buffers else params, delta
+        )
+
     def tensors(self) -> list[torch.Tensor]:
         """Weights and buffers; a model may replace a buffer by another tensor."""
         return [*self.weights, *(self.model.get_buffer(name) for name in self.buffers)]
@@ -339,7 +376,7 @@ class AutogradStep(Step):
             loss = self.loss(self.model(inputs), labels)
         if len(labels) < num_samples:
             loss = loss * (len(labels) / num_samples)
-        return loss.detach(), torch.autograd.grad(loss, self.weights)
+        return loss.detach(), gradients_of(loss, self.weights)
 
     @torch.no_grad()
     def _update(self, gradients: tuple[torch.Tensor, ...]) -> None:

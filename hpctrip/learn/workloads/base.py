@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -54,6 +55,11 @@ class Workload(Component):
         model = getattr(self, "model", None)
         return f"workload.model = {model!r}" if code_name(model) else config_key("workload", self)
 
+    @property
+    def has_own_model(self) -> bool:
+        """Whether the model is the user's: code that the key `model` names, or that of a plug-in's workload."""
+        return bool(code_name(getattr(self, "model", None))) or not is_own(type(self))
+
     def check_partition(self, partition: Partition, num_sites: int) -> None:
         """Raises InputError where the training set, as far as the input sets its size (`train_samples`), cannot be
         shared out to the sites."""
@@ -78,6 +84,7 @@ class Workload(Component):
         place = config_key("workload", self)
         with np.errstate():  # a plug-in may change it
             task = instance(self.task(seed), Task, place, "its task")
+        task = replace(task, train=task.train.native(place), test=task.test.native(place))
         for name, data in (("training", task.train), ("test", task.test)):
             sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
             if data.groups is not None:

@@ -254,7 +254,7 @@ class Arrays(OwnData):
                 made = function()
                 sets = (
                     dict(zip(("train", "test"), made, strict=True))
-                    if isinstance(made, tuple)
+                    if isinstance(made, tuple | list)
                     else {"all": made}
                 )
                 columns = {part: _collected(samples) for part, samples in sets.items()}
