@@ -123,14 +123,14 @@ def test_code_that_no_digest_holds_is_refused(code, complaint, python_m, write, 
 
 
 def test_code_is_found_by_its_whole_file_name_and_the_end_of_its_path(write):
-    for path in ("net_big.py", "net.py", "a/net.py", "b/net.py", "net_0a1b2c3d.py"):
+    for path in ("lone_big.py", "lone.py", "a/lone.py", "b/lone.py", "lone_0a1b2c3d.py"):
         write({f"new/{path}": f"def f():\n    return {path!r}"})
-    Extensions(tuple(Plugin.read(f"new/{path}") for path in ("net_big.py", "net_0a1b2c3d.py"))).run()
+    Extensions(tuple(Plugin.read(f"new/{path}") for path in ("lone_big.py", "lone_0a1b2c3d.py"))).run()
     with pytest.raises(InputError, match="was not named as a plug-in"):
-        named_code("old/net.py:f", "workload.model")
-    Extensions(tuple(Plugin.read(f"new/{path}") for path in ("net.py", "a/net.py", "b/net.py"))).run()
-    for path in ("a/net.py", "b/net.py", "net.py"):
-        ran = "b/net.py" if path == "net.py" else path  # the last of those that end alike
+        named_code("old/lone.py:f", "workload.model")
+    Extensions(tuple(Plugin.read(f"new/{path}") for path in ("lone.py", "a/lone.py", "b/lone.py"))).run()
+    for path in ("a/lone.py", "b/lone.py", "lone.py"):
+        ran = "b/lone.py" if path == "lone.py" else path  # the last of those that end alike
         assert named_code(f"old/{path}:f", "workload.model")() == ran
 
 

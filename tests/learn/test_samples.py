@@ -131,6 +131,13 @@ def test_folders_that_cannot_be_meant_are_refused_by_run_and_check(paths, change
             ask()
 
 
+def test_a_folder_that_was_prepared_does_not_stand_for_the_one_above_it(photos):
+    folder = photos(*(f"photos/{path}" for path in CATS_AND_DOGS))
+    assert images(folder / "photos", test_fraction=0.5).checked_task(0).num_classes == 2
+    with pytest.raises(InputError, match="has one class, 'photos'"):
+        images(folder, test_fraction=0.5).checked_task(0)
+
+
 def test_folders_of_one_name_below_some_classes_are_no_classes(photos):
     """As in cat/images, dog/images, or where one of the classes has been sorted."""
     for paths in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -179,8 +180,11 @@ class Images(OwnData):
         )
 
     def content(self) -> str:
-        """The digest of all files."""
-        return cached.content_of(image_files(self.data))
+        """The digest of all files, and the folders that all of them lie in, whose names the digest lacks: they may be
+        the class."""
+        files = image_files(self.data)
+        shared = os.path.commonpath([os.path.abspath(file.parent) for file in files])
+        return f"{cached.content_of(files)} {os.path.relpath(shared, self.data)}"
 
     def read(self) -> dict[str, Samples]:
         """The files of the images, with their labels and owners."""
