@@ -322,9 +322,7 @@ def _refuse_other_data(digests: Sequence[Mapping[str, str]], place: str) -> None
     """Raise InputError where the data of a rank, whose digests are those of its task, are not those of rank 0."""
     for rank, own in enumerate(digests):
         if own != digests[0]:
-            problem = (
-                f"gives rank {rank} other data than rank 0, which would be tested on what others train on"
-            )
+            problem = f"gives rank {rank} other data than rank 0: hosts would test on what others train on"
             raise InputError(place, problem, "seed all that it draws, and give all machines the same files")
 
 
