@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, redirect_stdout
+import random
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
 import torch
 
 from hpctrip.base.errors import InputError
@@ -264,14 +267,49 @@ def _refuse_launcher(function: str, launched: bool) -> None:
         refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
 
 
+_one_at_a_time = threading.Lock()
+
+
 def _run_in_session(start: Any, quiet: bool) -> Run | None:
-    """Run a session and read its results file (rank 0 only); restores the number of torch threads."""
-    threads = torch.get_num_threads()
-    try:
+    """Run a session and read its results file (rank 0 only). Runs of several threads wait for each other, because they
+    seed the same generators."""
+    with _one_at_a_time, _as_before():
         path = launch(start, quiet=quiet)
-    finally:
-        torch.set_num_threads(threads)
     return None if path is None else _as_public_class(reader.open_run(path))
+
+
+@contextmanager
+def _as_before() -> Iterator[None]:
+    """Restore what a run sets for its whole process: the generators of random numbers, the number of threads, and the
+    precision and determinism of kernels."""
+    numbers = random.getstate(), np.random.get_state()
+    threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    filling = torch.utils.deterministic.fill_uninitialized_memory
+    precisions = [
+        (backend, *_precision(backend)) for backend in (torch.backends.cuda.matmul, torch.backends.cudnn)
+    ]
+    used_gpus = torch.cuda.is_initialized()
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count()) if used_gpus else []):
+            yield
+    finally:
+        random.setstate(numbers[0])
+        np.random.set_state(numbers[1])
+        torch.set_num_threads(threads)
+        torch.set_deterministic_debug_mode(mode)
+        torch.utils.deterministic.fill_uninitialized_memory = filling
+        for backend, name, value in precisions:
+            setattr(backend, name, value)
+        if not used_gpus and torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(torch.initial_seed())
+
+
+def _precision(backend: Any) -> tuple[str, Any]:
+    """(name, value) of a backend's setting of TF32; PyTorch refuses to read the older one after the newer was set."""
+    try:
+        return "allow_tf32", backend.allow_tf32
+    except RuntimeError:
+        return "fp32_precision", backend.fp32_precision
 
 
 def _as_public_class(file: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +19,8 @@ import pytest
 import torch
 
 import hpctrip
+from hpctrip import library
+from hpctrip.learn.engines.steps import allow_tf32, be_deterministic
 from hpctrip.record.diff import diff
 
 SMALL = {
@@ -67,6 +71,83 @@ def test_again_and_again_in_one_process_and_nothing_of_it_stays(tmp_path, capfd)
     torch.set_num_threads(1)
     assert capfd.readouterr().out == ""
     assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.fixture
+def precision():
+    """`precision(name)`: the setting of a backend, which is put back after the test."""
+    backends = {"matmul": torch.backends.cuda.matmul, "cudnn": torch.backends.cudnn}
+    before = {name: backend.allow_tf32 for name, backend in backends.items()}
+    yield backends
+    for name, value in before.items():
+        backends[name].allow_tf32 = value
+
+
+def test_a_run_leaves_generators_precision_and_determinism_as_the_caller_has_set_them(
+    tmp_path, precision, monkeypatch
+):
+    def drawn():
+        return torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()
+
+    def settings():
+        tf32 = [backend.allow_tf32 for backend in precision.values()]
+        filling = torch.utils.deterministic.fill_uninitialized_memory
+        return tf32, torch.get_deterministic_debug_mode(), filling, np.geterr()["under"]
+
+    def launch(begin, quiet):
+        be_deterministic()
+        allow_tf32("float32")
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(0)
+        return original(begin, quiet=quiet)
+
+    original = library.launch
+    monkeypatch.setattr(library, "launch", launch)
+    for backend in precision.values():
+        backend.allow_tf32 = True
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with np.errstate(all="raise"):
+        expected, before = [drawn() for _ in range(2)], settings()
+        torch.manual_seed(1), np.random.seed(1), random.seed(1)
+        again = []
+        for number in range(2):
+            again.append(drawn())
+            hpctrip.run(overrides=SMALL, out=tmp_path / f"{number}.h5", quiet=True)
+        assert again == expected and settings() == before
+    torch.use_deterministic_algorithms(False)
+
+
+def test_threads_may_call_it_and_get_the_same_runs_one_after_another(run, tmp_path):
+    done, stopped = {}, tmp_path / "stopped.h5"
+
+    def call(name, function, *arguments, **overrides):
+        try:
+            out = tmp_path / f"{name}.h5"
+            done[name] = function(*arguments, overrides=SMALL | overrides, out=out, quiet=True)
+        except hpctrip.InterruptedRun as error:
+            done[name] = str(error)
+
+    calls = [
+        threading.Thread(target=call, args=args, kwargs=overrides)
+        for args, overrides in (
+            (("same", hpctrip.run), {}),
+            (("other", hpctrip.run), {"seed": 1}),
+            (("more", hpctrip.resume, run.path), {"stop.max_rounds": 3}),
+            (("stopped", hpctrip.run), {"stop.max_rounds": 100_000}),
+        )
+    ]
+    for thread in calls:
+        thread.start()
+    while not stopped.exists():
+        assert calls[-1].is_alive()
+        time.sleep(0.01)
+    stopped.with_name("stopped.h5.stop").touch()
+    for thread in calls:
+        thread.join()
+    same, other = (done[name].meta["params_digest"] for name in ("same", "other"))
+    assert same == run.meta["params_digest"] != other
+    assert len(done["more"].rounds) == 3 and "stop file" in done["stopped"]
 
 
 def test_an_accuracy_in_percent_is_refused(run):

@@ -85,13 +85,14 @@ def check(**run_input: Texts) -> None:
 
         new_model(experiment)
     world = simulation.world
+    data = experiment.workload.described_data()
     for warning in plausible.warnings(world, experiment.network):
         click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
     for line in world.start:
         click.echo(f"# simulated time begins: {line}")
     click.echo(f"# power: {plausible.power_at_start(world)}")
-    if data := experiment.workload.described_data():
+    if data:
         click.echo(f"# data: {data}")
     for line in experiment.sites.drawn():
         click.echo(f"# sites: {line}")

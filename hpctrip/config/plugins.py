@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator
 
 from hpctrip.base.errors import PLUGIN_MODULE, InputError, cause
 from hpctrip.base.io import digest, named_path, read_file
 from hpctrip.base.text import unknown_name
+from hpctrip.config.beside import FOUND, execute, installed_only, modules_beside, offer, package_of
 from hpctrip.config.sources import PLUGINS, Source
 
 GROUP = "hpctrip.components"
@@ -30,12 +33,14 @@ GROUP = "hpctrip.components"
 
 @contextmanager
 def user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
-    """Run user code, any exception of which is an InputError."""
+    """Run user code, any exception of which is an InputError; how it lets numpy handle errors concerns it alone."""
     try:
-        yield
+        with np.errstate():
+            yield
     except (Exception, SystemExit) as error:
-        if isinstance(error, ImportError) and (error.name or "").startswith("hpctrip."):
-            way_out = "import from hpctrip.api, whose names do not move"
+        if isinstance(error, ImportError):
+            own = (error.name or "").startswith("hpctrip.")
+            way_out = "import from hpctrip.api, whose names do not move" if own else way_out or FOUND
         raise InputError(place, f"{problem}: {cause(error)}", way_out) from None
 
 
@@ -45,6 +50,8 @@ class Plugin:
 
     path: str
     code: bytes
+    modules: Mapping[str, bytes] = field(default_factory=dict)
+    """{path relative to its folder: content} of the modules beside it that it imports (`modules_beside`)."""
 
     @classmethod
     def read(cls, path: str) -> Plugin:
@@ -54,23 +61,27 @@ class Plugin:
         code = read_file(file, place)
         if file.suffix != ".py":
             raise InputError(place, "not a Python file", "its name must end in .py")
-        return cls(path, code)
+        return cls(path, code, modules_beside(file, code))
 
     @property
     def source(self) -> Source:
-        """Its entry in the record of a run."""
-        return Source(PLUGINS, self.path, digest(self.code))
+        """Its entry in the record of a run. The digest is that of the file; with modules beside it, that of lines
+        `digest  path`, the plug-in's own without a path."""
+        if not self.modules:
+            return Source(PLUGINS, self.path, digest(self.code))
+        lines = [f"{digest(code)}  {path}\n" for path, code in {"": self.code, **self.modules}.items()]
+        return Source(PLUGINS, self.path, digest("".join(lines).encode("utf-8", "surrogateescape")))
 
     def run(self) -> None:
         """Execute the code, which registers its classes. Raises InputError where that fails."""
         file = os.path.expanduser(self.path)
         module = ModuleType(_module_name(file))
         module.__file__ = file
-        # where pydantic looks up annotations and docstrings of the file's classes
+        # where pydantic looks up annotations and docstrings of the file's classes, and `named_code` the newest
+        sys.modules.pop(module.__name__, None)
         sys.modules[module.__name__] = module
-        with user_code(f"plugins: {self.path!r}", "fails when imported"):
-            # not through an import: that would take a compiled file that lies beside it
-            exec(compile(self.code, module.__file__, "exec", dont_inherit=True), module.__dict__)
+        with installed_only(), user_code(f"plugins: {self.path!r}", "fails when imported"):
+            execute(module, self.code, package_of(file))
 
 
 def _module_name(file: str) -> str:
@@ -90,17 +101,24 @@ def _is_code_name(value: str) -> str:
     return value
 
 
+def without_folders(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an input in which code, `folder/file.py:Name`, is named without its folder: where it lies changes
+    no result, and its content is compared by digest."""
+    named = {key: code_name(value) for key, value in values.items()}
+    code = {key: f"{os.path.basename(name[0])}:{name[1]}" for key, name in named.items() if name}
+    return {**values, **code}
+
+
 CodeName = Annotated[str, AfterValidator(_is_code_name)]
 """Type of an input key that names code, `file.py:Name`: a class or function of a plug-in."""
 
 
 def named_code(value: str, key: str) -> Any:
     """The class or function that the key of an input names. Its file has run as a plug-in, from the same path or, where
-    a run is resumed elsewhere, from another one. InputError where it has not, or has no such name."""
+    a run is resumed elsewhere, from another one with this file name. InputError where it has not, or lacks the name."""
     file, name = code_name(value) or ("", "")
     file = os.path.expanduser(file)
-    same_name = [m for m in sys.modules if m.startswith(f"{PLUGIN_MODULE}{Path(file).stem}_")]
-    module = sys.modules.get(_module_name(file)) or (sys.modules[same_name[-1]] if same_name else None)
+    module = sys.modules.get(_module_name(file)) or _of_same_name(Path(file))
     if module is None:
         raise InputError(
             f"{key} = {value!r}", "is code that was not named as a plug-in", f"give --plugin {file}"
@@ -109,6 +127,18 @@ def named_code(value: str, key: str) -> Any:
         names = [each for each in vars(module) if not each.startswith("_")]
         raise InputError(f"{key} = {value!r}", f"the file has no {name!r}; {unknown_name(name, names)}")
     return code
+
+
+def _of_same_name(file: Path) -> ModuleType | None:
+    """The plug-in of this file name whose path ends most alike; of several, the one that ran last."""
+    form = re.compile(rf"{PLUGIN_MODULE}{re.escape(file.stem)}_[0-9a-f]{{8}}")
+
+    def shared(module: ModuleType) -> int:
+        pairs = zip(reversed(file.parts), reversed(Path(str(module.__file__)).parts), strict=False)
+        return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+
+    named = [module for name, module in sys.modules.items() if form.fullmatch(name)]
+    return max(reversed(named), key=shared, default=None)
 
 
 @dataclass(frozen=True)
@@ -144,6 +174,8 @@ class Extensions:
 
     def run(self) -> None:
         """Run all of it. Raises InputError that names the plug-in or package that fails."""
+        for plugin in self.plugins:
+            offer(plugin.path, plugin.modules)
         for extension in (*self.packages, *self.plugins):
             extension.run()
 

@@ -184,9 +184,17 @@ class MpiRanks(Ranks):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Abort the job on an exception that the other ranks have not learnt of in a collective."""
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
+            _free(self._nodes, self.comm)
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
         self.abort(130 if isinstance(error, KeyboardInterrupt) else blame(error)[1])
+
+
+def _free(*comms: MPI.Comm) -> None:
+    """Free communicators: MPICH has two thousand, fewer than the runs of a script."""
+    for comm in comms:
+        if comm != MPI.COMM_NULL:
+            comm.Free()
 
 
 def machine_of(comm: MPI.Comm) -> MPI.Comm:

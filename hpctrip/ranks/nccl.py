@@ -51,6 +51,7 @@ class NcclRanks(MpiRanks):
                     backend, store=store, rank=hosts.rank, world_size=hosts.size, timeout=TIMEOUT
                 )
                 self.group = dist.group.WORLD
+            hosts.Free()
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]

@@ -10,7 +10,7 @@ from typing import Any
 from hpctrip.base.errors import Fault, InputError, faults_at
 from hpctrip.config.identity import Flat, differing, flat, neutral_keys, unlearned_keys, without
 from hpctrip.config.inputs import Tables, resolved
-from hpctrip.config.plugins import Extensions, Plugin
+from hpctrip.config.plugins import Extensions, Plugin, without_folders
 from hpctrip.config.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named_files, read_sources
 from hpctrip.learn.task import Task
 from hpctrip.runner.experiment import Experiment, Input, experiment_of, merge_layers, resolve
@@ -62,7 +62,7 @@ def learned_tables(experiment: Experiment) -> Flat:
     """The keys that training sees. Data count by their content, which the input does not hold: the keys that name them
     are left out."""
     named = [file.key for file in named_files(experiment.workload, WORKLOAD)]
-    return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
+    return without_folders(without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named]))
 
 
 def plugin_mismatch(sources: Iterable[Source], plugins: Sequence[Plugin]) -> str:
@@ -118,7 +118,7 @@ class RecordedInput:
         may_differ = [*neutral_keys(run_input.experiment), *MAY_DIFFER]
 
         def compared(experiment: Experiment) -> Flat:
-            return without(flat(resolved(experiment)), may_differ)
+            return without_folders(without(flat(resolved(experiment)), may_differ))
 
         self._refuse_differing(run_input, compared, "only stop rules may change")
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
+from hpctrip.config.component import config_key
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import Source, refuse_changed
@@ -52,6 +54,9 @@ from hpctrip.runner.run_metadata import (
 from hpctrip.runner.signals import Interruption, Signals, stop_file
 from hpctrip.sim.step import State
 
+NUMPY_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+"""numpy's defaults, under which hpctrip computes, whatever the calling program or a plug-in has set."""
+
 
 def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
     """Run an input to its end and return the path of the results file at rank 0, None elsewhere. Every rank calls it.
@@ -63,7 +68,7 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
     """
     guardian = guardian or Guardian()
     guardian.reach(MEETING)
-    with open_ranks() as ranks, ExitStack() as until_over:
+    with open_ranks() as ranks, ExitStack() as until_over, np.errstate(**NUMPY_ERRORS):
         guardian.reach(READING)
         start, run_input = _read(ranks, begin, until_over)
         path = start.path if start else None
@@ -298,8 +303,11 @@ def _parts(
     kind = hosts_kind(experiment.ranks.device, device, ranks)
     num_machines, gpus = local_gpus(ranks, device)
 
+    task = build_collectively(ranks, lambda: experiment.workload.checked_task(experiment.seed))
+    digests, place = ranks.gather(dict(task.digests)), config_key("workload", experiment.workload)
+    ranks.decide_on_root(lambda: _refuse_other_data(digests or [], place))
+
     def build() -> tuple[Host, Aggregator | None, list[str] | None]:
-        task = experiment.workload.checked_task(experiment.seed)
         # the meter is opened after the data are prepared: counters wrap around when they are not read for long
         meter = Meter() if gpus is None else open_meter(experiment.meter, gpus)
         host = Host(experiment, num_sites, task, ranks, device, kind, meter, signals)
@@ -309,6 +317,14 @@ def _parts(
     host, aggregator, gpus = build_collectively(ranks, build)
     agree(host)
     return host, aggregator, gpus
+
+
+def _refuse_other_data(digests: Sequence[Mapping[str, str]], place: str) -> None:
+    """Raise InputError where the data of a rank, whose digests are those of its task, are not those of rank 0."""
+    for rank, own in enumerate(digests):
+        if own != digests[0]:
+            problem = f"gives rank {rank} other data than rank 0: hosts would test on what others train on"
+            raise InputError(place, problem, "seed all that it draws, and give all machines the same files")
 
 
 def local_gpus(ranks: Ranks, device: torch.device) -> tuple[int, list[str] | None]:

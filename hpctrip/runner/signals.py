@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -52,7 +53,8 @@ class Interrupt(Component):
 
 
 class Signals:
-    """Context in which the named signals do not end the process; the last one is the value of `received`."""
+    """Context in which the named signals do not end the process; the last one is the value of `received`. Outside the
+    main thread, where Python allows no handlers, signals do what they did before."""
 
     def __init__(self, names: Iterable[str] = ()):
         self._numbers = [signal.Signals[name] for name in names]
@@ -61,6 +63,8 @@ class Signals:
         """Number of the last signal that this process has received; 0: none."""
 
     def __enter__(self) -> Signals:
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for number in self._numbers:
             action = ctypes.create_string_buffer(1024)  # more than any struct sigaction takes
             _libc.sigaction(number, None, action)

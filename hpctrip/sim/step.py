@@ -142,7 +142,8 @@ class Simulation:
     def decide(self, view: SiteView, history: History) -> Decision:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
         round = len(history) + 1
-        decision = self.policy.select(view, history, stream(self.seed, "policy", round))
+        with np.errstate():  # a plug-in may change it
+            decision = self.policy.select(view, history, stream(self.seed, "policy", round))
         place = config_key("policy", self.policy)
         decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
         work, visits = decision.local_work, decision.local_work * self.num_visits[decision.cohort].max()

@@ -104,9 +104,9 @@ def _fill(
         )
         assert state.file is not None  # the run is finished
         shutil.copy(state.file, folder / "runs")
-    plugins = "".join(
-        f" --plugin {shlex.quote(f'{PLUGINS}/{file.name}')}" for file in sorted((folder / PLUGINS).glob("*"))
-    )
+    code = {plugin.path for state in finished for plugin in state.entry.run_input.extensions.plugins}
+    names = sorted({Path(path).name for path in code})
+    plugins = "".join(f" --plugin {shlex.quote(f'{PLUGINS}/{name}')}" for name in names)
     axes = study.file.model_dump(exclude_none=True, exclude_defaults=True)
     (folder / "study.toml").write_text(tomli_w.dumps(axes))
     for file in [*study.folder.glob("*.csv"), study.folder / "table.md"]:
@@ -138,7 +138,8 @@ def _copied_input(folder: Path, run_input: Input) -> Tables:
     and their paths lead to the copies, those of plug-ins from `inputs` and those of files from `folder`. Raises
     InputError if another file of this name is there."""
     for plugin in run_input.extensions.plugins:
-        _put(folder / PLUGINS / Path(plugin.path).name, plugin.code)
+        for path, code in {Path(plugin.path).name: plugin.code, **plugin.modules}.items():
+            _put(folder / PLUGINS / path, code)
     tables = with_code_paths(run_input.tables, lambda path: f"plugins/{Path(path).name}")
     for named in files_of_input(run_input):
         if named.key.startswith(WORKLOAD):

@@ -16,7 +16,7 @@ from hpctrip.base.io import absolute, beside
 from hpctrip.base.text import shown as shown_value
 from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
-from hpctrip.config.plugins import Extensions
+from hpctrip.config.plugins import Extensions, code_name, without_folders
 from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
@@ -249,9 +249,11 @@ def _may_be_called(name: str, choices: Iterable[tuple[str, str]], seed: int | No
 
 
 def _settings(experiment: Experiment, sources: Iterable[Source]) -> Tables:
-    """{dotted key: value} of all keys that can change the result, except for those of `sources`."""
-    left_out = [*neutral_keys(experiment), PLUGINS, *(source.key for source in sources)]
-    return without(flat(resolved(experiment)), left_out)
+    """{dotted key: value} of all keys that can change the result, except for those of `sources` that name no code: of
+    a file, the content counts, and of code the name too."""
+    values = without_folders(flat(resolved(experiment)))
+    read = [source.key for source in sources if not code_name(values.get(source.key))]
+    return without(values, [*neutral_keys(experiment), PLUGINS, *read])
 
 
 def _executed(*paths: str) -> Extensions:

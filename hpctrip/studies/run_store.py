@@ -27,6 +27,7 @@ from hpctrip.base.io import check_folder, read_file, remove_file, replace_file
 from hpctrip.base.text import printable
 from hpctrip.config.identity import added_keys, differing, without
 from hpctrip.config.inputs import Tables
+from hpctrip.config.plugins import without_folders
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.config.sources import differing as differing_sources
 from hpctrip.record.checkpoint import generations
@@ -220,8 +221,8 @@ def differences(run: Run, entry: Entry) -> str:
 
     A key that is `Added`, at its default in the run, may be absent from the file, which can be older than the key.
     """
-    named = [source.key for source in entry.sources]
-    recorded = {key: value for key, value in run.settings.items() if key not in named}
+    named = [source.key for source in entry.sources if source.key not in entry.settings]
+    recorded = without_folders({key: value for key, value in run.settings.items() if key not in named})
     keys = differing([recorded, entry.settings])
     if keys:
         required = without(entry.settings, added_keys(entry.run_input.experiment))

@@ -201,3 +201,51 @@ def test_prepared_texts_do_not_depend_on_the_model():
 def test_only_the_code_that_an_input_uses_in_the_end_is_run(folder):
     (folder / "below.toml").write_text("workload.model = 'none.py:Net'\n")
     assert json.loads(read_input(["below.toml"], ["workload.model='leaf'"]).json)["plugins"] == []
+
+
+UNSEEDED = """
+import os
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from hpctrip.api import WORKLOADS, Dataset, Task, Workload
+
+
+def drawn(number):
+    x = np.random.default_rng(SEED).normal(size=(number, 4)).astype(np.float32)
+    return x, (x[:, 0] > 0).astype(np.int64)
+
+
+def points():
+    return TensorDataset(*map(torch.from_numpy, drawn(300)))
+
+
+@WORKLOADS.add
+class Mine(Workload):
+    kind = "mine"
+    lr, batch_size = 0.1, 20
+
+    def task(self, seed):
+        sets = Dataset(*drawn(300)), Dataset(*drawn(100))
+        return Task(*sets, 2, lambda: nn.Linear(4, 2), lambda x: x, nn.functional.cross_entropy)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("kind", ["arrays", "mine"])
+@pytest.mark.parametrize(("seed", "code"), [("os.getpid()", 2), ("3", 0)])
+def test_data_that_differ_from_rank_to_rank_are_refused(kind, seed, code, launch, tmp_path):
+    """A host would be tested on what others train on."""
+    (tmp_path / "mine.py").write_text(UNSEEDED.replace("SEED", seed))
+    workload = f"{{kind='arrays', data='{tmp_path}/mine.py:points'}}" if kind == "arrays" else "{kind='mine'}"
+    lines = (f"workload={workload}", "sites.num_sites=4", "stop.max_rounds=1")
+    arguments = [word for line in lines for word in ("-o", line)]
+    ended = launch(2, "run", "--plugin", tmp_path / "mine.py", *arguments, "--out", tmp_path / "run.h5")
+    assert ended.code == code, ended
+    if code:
+        ended.check_refused([f"workload.kind = '{kind}'", "gives rank 1 other data than rank 0", "seed all"])
+    elif kind == "mine":
+        assert "workload.samples - blake2b:" in open_run(tmp_path / "run.h5").meta["sources"][-1]

@@ -360,3 +360,28 @@ def test_ranks_that_mpi_does_not_see_are_a_fault(launch, tiny, tmp_path):
         "the launcher started 3 ranks, but MPI sees only 1" in ended.err and "use the mpirun of" in ended.err
     )
     assert list(tmp_path.iterdir()) == []
+
+
+FREED = """
+from contextlib import suppress
+from hpctrip.ranks.mpi import MPI, MpiRanks
+from hpctrip.ranks.nccl import NcclRanks
+
+taken = []
+with suppress(MPI.Exception):
+    while len(taken) < 5000:
+        taken.append(MPI.COMM_WORLD.Dup())
+for comm in taken[-20:]:
+    comm.Free()
+for group in [MpiRanks] * 20 + [NcclRanks] * 5:
+    with group() as ranks:
+        assert ranks.decide_on_root(lambda: 5) == 5
+print("opened", ranks.rank)
+"""
+
+
+def test_a_group_of_ranks_gives_its_communicators_back(launch, tmp_path):
+    """MPICH has 2,048: a script that calls `hpctrip.run` again and again would run out of them."""
+    (tmp_path / "freed.py").write_text(FREED)
+    ended = launch(2, script=tmp_path / "freed.py")
+    assert ended.code == 0 and sorted(ended.out.splitlines()) == ["opened 0", "opened 1"], ended.err

@@ -362,5 +362,16 @@ def test_a_policy_that_uses_what_it_does_not_see_ends_in_one_clear_line(score, c
     assert ended.code in (1, 2) and complaint in ended.err.splitlines()[-1], ended.err
 
 
+@pytest.mark.parametrize("place", ["import", "select"])
+def test_numpys_errors_are_a_plug_ins_own_affair(place, folder, hpctrip):
+    change = "np.seterr(all='raise')\n"
+    text = MINE.replace('"mine"', f'"loud-{place}"')
+    before, inside = (change, "") if place == "import" else ("", f"        {change}")
+    text = text.replace("        return Decision", f"{inside}        return Decision")
+    (folder / "loud.py").write_text(f"import numpy as np\n{before}{text}")
+    ended = hpctrip("check", "--plugin", "loud.py", "-o", f"policy.kind=loud-{place}")
+    assert ended.code == 0 and np.geterr()["divide"] == "warn", ended.err
+
+
 def test_an_unknown_policy_may_be_one_of_a_plugin(hpctrip):
     hpctrip("check", "-o", "policy.kind=most-digits").check_refused(["one of your own: --plugin FILE.py"])

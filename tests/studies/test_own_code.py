@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as library
+from hpctrip.runner.experiment import POLICIES
 
 ROOT = Path(library.__file__).parents[1]
 
@@ -96,6 +97,40 @@ def test_a_study_makes_its_runs_from_any_working_folder_and_knows_them_again(hpc
     assert [line.split()[0] for line in listed.out.splitlines()] == ["finished"] * 2, listed
 
 
+def test_a_study_that_was_moved_keeps_its_runs_and_goes_on_with_them(hpctrip, source, monkeypatch):
+    """Where code lies is no part of an identity; its content is, with that of the modules beside it."""
+    (source / "acts.py").write_text("from torch.nn import ReLU as act")
+    (source / "points.py").write_text(CODE.replace("nn.ReLU()", "act()") + "\nfrom acts import act\n")
+    old = source.parent / "old"
+    old.mkdir()
+    source.rename(old / "src")
+    monkeypatch.chdir(old)
+    assert (done := hpctrip("study", "src/st.toml", "--out", "results")).code == 0, done.err
+    new = old.rename(old.with_name("new"))
+    monkeypatch.chdir(new)
+
+    def listed():
+        POLICIES.pop("nearest")  # of the file's other place: this is one process
+        lines = hpctrip("study", "src/st.toml", "--out", "results", "--list").out.splitlines()
+        return [line.split()[0] for line in lines]
+
+    assert listed() == ["finished"] * 2
+    first = hpctrip("run", "src/in.toml", "--out", "run.h5", "-o", "stop.max_rounds=1")
+    assert first.code == 0, first.err
+    monkeypatch.chdir(new.rename(new.with_name("newer")))
+    POLICIES.pop("nearest")
+    assert (more := hpctrip("run", "src/in.toml", "--out", "run.h5", "--resume")).code == 0, more.err
+    Path("src/acts.py").write_text("from torch.nn import Tanh as act")
+    assert listed() == ["stale"] * 2
+
+
+def test_functions_of_one_file_are_two_runs(hpctrip, source):
+    (source / "points.py").write_text(CODE + "\n\ndef fewer():\n    return TensorDataset(*points()[:100])\n")
+    data = ("--sweep", "workload.data=src/points.py:points,src/points.py:fewer")
+    assert (done := hpctrip("run", "src/in.toml", *data, "--out", "results")).code == 0, done.err
+    assert finished(source.parent / "results/mine-sweep_workload.data")["params_digest"].nunique() == 2
+
+
 def test_a_sweep_makes_its_runs_with_paths_of_the_command_line(hpctrip, source):
     models = ("--sweep", "workload.model=src/points.py:Small,src/points.py:Wide")
     for command in (("run", "src/in.toml"), ("study", "src/st.toml")):
@@ -112,7 +147,9 @@ def test_python_makes_a_study_of_a_model_in_the_working_folder(source):
 
 
 def test_an_artifact_runs_in_a_copy_without_the_files_that_it_was_made_from(hpctrip, source, tmp_path):
-    """The commands of its README, with a plug-in, a model, and files of sites and power."""
+    """The commands of its README, with a plug-in, a module beside it, a model, and files of sites and power."""
+    (source / "acts.py").write_text("from torch.nn import ReLU as act")
+    (source / "points.py").write_text(CODE.replace("nn.ReLU()", "act()") + "\nfrom acts import act\n")
     study = ("study", "src/st.toml", "-o", "workload.model=src/points.py:Wide", "--out", "results")
     assert hpctrip(*study).code == 0
     (done := hpctrip(*study, "--artifact", "made")).out == "artifact: made, 1 of 1 runs\n", done.err

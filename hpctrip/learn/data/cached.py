@@ -106,6 +106,31 @@ def content_of(files: Sequence[Path]) -> str:
     return str(load(folder, "digest")[0])
 
 
+def examined(array: np.ndarray) -> tuple[str, int]:
+    """(digest of type, shape and values, number of the first row that is not finite or else -1) of an array. One that
+    is memory-mapped from a file is read anew only where the file has changed, as for `content_of`."""
+
+    def examine() -> dict[str, np.ndarray]:
+        return {"digest": np.array([_digest(array)]), "faulty": np.array([_first_not_finite(array)])}
+
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.mode != "r":
+        return _digest(array), _first_not_finite(array)
+    file, start = Path(str(root.filename)), array.ctypes.data - root.ctypes.data + root.offset
+    settings = {str(file): _state(file), "array": [array.dtype.str, array.shape, array.strides, start]}
+    folder = prepared("digests", settings, examine)
+    return str(load(folder, "digest")[0]), int(load(folder, "faulty")[0])
+
+
+def _first_not_finite(array: np.ndarray) -> int:
+    """Number of the first row with a number that is not finite, or -1. A copy is made of no more than a row."""
+    if array.dtype.kind not in "fc" or not array.size or np.isfinite([array.min(), array.max()]).all():
+        return -1
+    return next(number for number, row in enumerate(array) if not np.isfinite(row).all())
+
+
 def _is_sound(folder: Path) -> bool:
     """Whether a prepared folder holds the arrays that were written. Only files that changed since their digests were
     last compared are read."""

@@ -34,7 +34,8 @@ def in_folder(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]
     if not data.is_dir():
         raise InputError("workload.data", f"there is no file or folder {data}", way_out)
     endings = tuple(f"{suffix}{gz}" for suffix in suffixes for gz in ("", ".gz"))
-    files = sorted(path for path in data.iterdir() if path.name.endswith(endings) and path.is_file())
+    named = (path for path in data.iterdir() if path.name.endswith(endings) and path.name[0] != ".")
+    files = sorted(path for path in named if path.is_file())
     if not files:
         raise InputError("workload.data", f"{data} holds no files {', '.join(endings)}", way_out)
     return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+_PARTS = {
+    "train": ("train", "training"),
+    "test": ("test", "testing", "val", "valid", "validation", "eval", "evaluation", "dev", "holdout"),
+}
+"""The usual names of the folders, in any case; of several the first counts."""
 _LAYOUT = (
     "give a folder with a folder of images for each class, or a CSV file with the columns path and label"
 )
@@ -25,26 +31,72 @@ def image_files(data: str) -> list[Path]:
 
 
 def parts_of(folder: Path) -> dict[str, Path]:
-    """{"train": its folder, "test": its folder}, or {"all": the folder} where it has not both."""
-    parts = {part: folder / part for part in ("train", "test")}
-    return parts if all(part.is_dir() for part in parts.values()) else {"all": folder}
+    """{"train": its folder, "test": its folder}, by their usual names, or {"all": the folder} where it has not both."""
+    found = {path.name.lower(): path for path in _folders(folder)} if folder.is_dir() else {}
+    names = {part: next(filter(found.get, usual), "") for part, usual in _PARTS.items()}
+    return {part: found[name] for part, name in names.items()} if all(names.values()) else {"all": folder}
 
 
 def in_class_folders(folder: Path) -> list[tuple[Path, str]]:
-    """(image, name of the folder that it lies in or below) of all class folders, sorted. InputError where there are
-    none."""
+    """(image, name of the folder that it lies in or below) of all class folders, sorted; links are followed, what is
+    hidden is left out. InputError where there are none, an image is there twice, or classes cannot be told."""
     if not folder.is_dir():
         raise InputError("workload.data", f"there is no file or folder {folder}", _LAYOUT)
-    images = [
-        (file, label.name)
-        for label in sorted(folder.iterdir())
-        if label.is_dir() and not label.name.startswith(".")
-        for file in sorted(label.rglob("*"))
-        if file.suffix.lower() in _SUFFIXES and file.is_file()
-    ]
+    images = [(file, label.name) for label in _folders(folder) for file in _images_below(label)]
     if not images:
         raise InputError("workload.data", f"{folder} has no folders with images", _LAYOUT)
+    twice = _repeated([file for file, _ in images])
+    if twice.any():
+        problem = f"{images[twice.argmax()][0]} is an image that is in {folder} already, by a link"
+        raise InputError("workload.data", problem, "take one of them out")
+    below: dict[str, set[str]] = {}
+    for parent, label in {(file.parent, label) for file, label in images}:
+        below.setdefault(label, set()).add(str(parent.relative_to(folder / label)).partition("/")[0])
+    names, *others = below.values()
+    if others and len(names) > 1 and "." not in names and all(each == names for each in others):
+        problem = f"the folders of {folder} hold folders of the same names, {', '.join(sorted(names)[:5])}"
+        raise InputError("workload.data", f"{problem}: either may be the classes", _LAYOUT)
     return images
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What a folder holds, sorted, without what is hidden. InputError where it cannot be read, or a link leads
+    nowhere."""
+    try:
+        visible = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be read ({error.strerror})", "check the permissions") from None
+    for path in visible:
+        if not path.exists():
+            raise InputError(str(path), "is a link that leads nowhere", "repair it, or take it out")
+    return visible
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in _visible(folder) if path.is_dir()]
+
+
+def _images_below(folder: Path) -> list[Path]:
+    """The images in a folder and those below it, sorted; each folder once, though links may lead to it again."""
+    images, seen, left = list[Path](), set[str](), [folder]
+    while left:
+        if (real := os.path.realpath(path := left.pop())) not in seen:
+            seen.add(real)
+            inside = _visible(path)
+            left += [each for each in inside if each.is_dir()]
+            images += [each for each in inside if each.suffix.lower() in _SUFFIXES and each.is_file()]
+    return sorted(images)
+
+
+def _repeated(files: Sequence[Path]) -> np.ndarray:
+    """[n] whether each of the files is in the list before, perhaps by another path or a link."""
+    folders = {folder: os.path.realpath(folder) for folder in {file.parent for file in files}}
+    real = [
+        os.path.realpath(file) if file.is_symlink() else f"{folders[file.parent]}/{file.name}"
+        for file in files
+    ]
+    first: dict[str, int] = {}
+    return np.array([first.setdefault(path, number) < number for number, path in enumerate(real)], bool)
 
 
 def image_table(path: Path) -> Table:
@@ -58,6 +110,7 @@ def paths_in(path: Path, table: Table) -> list[Path]:
     """The images that a CSV file names, relative to its folder. InputError names the first that is not there."""
     files = [path.parent / name for name in table.texts("path")]
     table.refuse("path", np.array([not file.is_file() for file in files], bool), "is not a file")
+    table.refuse("path", _repeated(files), "is an image that is listed above already", "take the line out")
     return files
 
 

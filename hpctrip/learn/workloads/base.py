@@ -19,6 +19,7 @@ from hpctrip.config.plugins import code_name, named_code, user_code
 from hpctrip.config.sources import named_files
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partition import Partition
+from hpctrip.learn.samples import checked_samples
 from hpctrip.learn.task import Task
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ class Workload(Component):
 
     def checked_task(self, seed: int) -> Task:
         """`task`, checked. Raises InputError where it is no Task, or where one of its sets is empty, has not as many
-        labels (and groups) as samples, or has labels that are no classes."""
+        labels (and groups) as samples, or has labels that are no classes; and for a plug-in, as `checked_samples`."""
         place = config_key("workload", self)
-        task = instance(self.task(seed), Task, place, "its task")
+        with np.errstate():  # a plug-in may change it
+            task = instance(self.task(seed), Task, place, "its task")
         task = replace(task, train=task.train.native(place), test=task.test.native(place))
         for name, data in (("training", task.train), ("test", task.test)):
             sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
@@ -97,7 +99,7 @@ class Workload(Component):
                 raise InputError(
                     place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64"
                 )
-        return task
+        return task if is_own(type(self)) else checked_samples(task, place)
 
     def model_files(self, tensors: Mapping[str, np.ndarray]) -> dict[str, bytes]:
         """{name: content} of a folder from which the model's own library loads the trained `tensors` by name. Raises

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from zipfile import BadZipFile
@@ -19,6 +18,7 @@ from hpctrip.config.plugins import CodeName, code_name, named_code, user_code
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.images import decoded, image_files, image_table, in_class_folders, parts_of, paths_in
+from hpctrip.learn.samples import check_alike, check_classes, check_names, only_in_test
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload, own_model
 from hpctrip.learn.workloads.emnist import MODELS
@@ -32,7 +32,7 @@ class Samples(NamedTuple):
     """Samples as they are read."""
 
     inputs: np.ndarray
-    """[n, ...]."""
+    """[n, ...], or the files [n] of images."""
     labels: np.ndarray
     """[n] texts or whole numbers."""
     owners: np.ndarray | None = None
@@ -64,6 +64,32 @@ class OwnData(SampledWorkload):
         """The samples "train" and "test", or all of them under "all". Raises InputError that names the file."""
         raise NotImplementedError
 
+    def checked(self) -> dict[str, Samples]:
+        """`read`, checked. Raises InputError as the checks of `learn.samples`."""
+        parts, place = self.read(), f"workload.data = {self.data!r}"
+        check_classes({name: part.labels for name, part in parts.items()}, place)
+        check_alike([part.inputs for part in parts.values()], place)
+        for part in parts.values():
+            if part.owners is not None:
+                check_names(part.owners, place, "owners")
+        return parts
+
+    def decode(self, inputs: np.ndarray) -> np.ndarray:
+        """The inputs [n, ...] of samples that were read."""
+        return inputs
+
+    def described_data(self) -> str:
+        """The numbers of samples and classes."""
+        parts = self.checked()
+        sizes = {name: len(part.labels) for name, part in parts.items()}
+        num_samples, noun = sum(sizes.values()), "images" if self.kind == "images" else "samples"
+        num_classes = len(np.unique(np.concatenate([part.labels for part in parts.values()])))
+        if "all" in sizes:
+            test = round(self.test_fraction * num_samples)
+            sizes = {"train": num_samples - test, "test": test}
+        train, test = (min(sizes[part], getattr(self, f"{part}_samples") or sizes[part]) for part in sizes)
+        return f"{num_samples} {noun}, {num_classes} classes; {train} to train on, {test} to test on"
+
     def content(self) -> str:
         """The digest of what `read` depends on."""
         raise NotImplementedError
@@ -75,11 +101,12 @@ class OwnData(SampledWorkload):
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings = self.model_dump(exclude={"data", "model"}) | {"content": self.content(), "seed": seed}
+        settings["checks"] = 1  # raise it with the checks: arrays that were prepared before are checked, too
         return cached.prepared(self.kind, settings, lambda: self._arrays(seed))
 
     def _arrays(self, seed: int) -> dict[str, np.ndarray]:
         """`{part}_inputs` [n, ...], `{part}_labels` [n] int64, perhaps `{part}_groups` [n] int64, and `classes`."""
-        parts = self.read()
+        parts = self.checked()
         if "all" in parts:
             order = stream(seed, f"{self.kind}/split").permutation(len(parts["all"].labels))
             num_test = round(self.test_fraction * len(order))
@@ -90,7 +117,7 @@ class OwnData(SampledWorkload):
             if not len(part.labels):
                 raise InputError("workload.data", f"{self.data} leaves no {name} samples", "give more data")
             samples = part.rows(self.subset(name, len(part.labels), self.data, seed))
-            arrays[f"{name}_inputs"] = samples.inputs
+            arrays[f"{name}_inputs"] = self.decode(samples.inputs)
             arrays[f"{name}_labels"] = np.searchsorted(classes, samples.labels).astype(np.int64)
             if parts["train"].owners is not None:
                 owners = (
@@ -109,6 +136,8 @@ class OwnData(SampledWorkload):
         classes = cached.load(folder, "classes")
         names = ", ".join(classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
         counts = f"{len(train):,} training and {len(test):,} test samples"
+        only = only_in_test(train.labels, test.labels, classes)
+        counts += f"; only in the test set: {only}" if only else ""
         built = partial(self.network, train.inputs.shape[1:], len(classes))
         return Task(
             train=train,
@@ -133,8 +162,8 @@ class Images(OwnData):
 
     kind: ClassVar[str] = "images"
     data: Annotated[PathName, Reads(find=image_files)] = Field(min_length=1)
-    """A folder whose subfolders are the classes, optionally below `train` and `test`; or a CSV file with the columns
-    `path`, relative to its folder, `label`, and optionally that of `owner`."""
+    """A folder whose subfolders are the classes, optionally below `train` and `test` (or `val`); or a CSV file with the
+    columns `path`, relative to its folder, `label`, and optionally that of `owner`."""
     image_size: int = Field(32, ge=8, le=1024)
     """Side length in pixels of the scaled images, which are cropped to a central square."""
     channels: Literal[1, 3] = 3
@@ -143,45 +172,38 @@ class Images(OwnData):
     """The CNN of emnist for images of this size and number of channels, or `"file.py:Name"`: your own class or
     function; Name(num_classes) returns a model, which takes [B, channels, image_size, image_size] from -1 to 1."""
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: parts of other names than `train` and `test` are no classes."""
+        return 1 + (
+            {path.name for path in parts_of(self.path).values()} not in ({"train", "test"}, {self.path.name})
+        )
+
     def content(self) -> str:
-        """The digest of all files."""
-        return cached.content_of(image_files(self.data))
+        """The digest of all files, and the folders that all of them lie in, whose names the digest lacks: they may be
+        the class."""
+        files = image_files(self.data)
+        shared = os.path.commonpath([os.path.abspath(file.parent) for file in files])
+        return f"{cached.content_of(files)} {os.path.relpath(shared, self.data)}"
 
     def read(self) -> dict[str, Samples]:
-        """Decode the images."""
-        return {
-            part: Samples(self._decoded(files), np.array(labels), owners)
-            for part, (files, labels, owners) in self._listed().items()
-        }
-
-    def described_data(self) -> str:
-        """The numbers of images and classes."""
-        parts = {part: labels for part, (_, labels, _) in self._listed().items()}
-        sizes, classes = {part: len(labels) for part, labels in parts.items()}, {*chain(*parts.values())}
-        if "all" in sizes:
-            test = round(self.test_fraction * sizes["all"])
-            sizes = {"train": sizes["all"] - test, "test": test}
-        train, test = (min(sizes[part], getattr(self, f"{part}_samples") or sizes[part]) for part in sizes)
-        return f"{sum(sizes.values())} images, {len(classes)} classes; {train} to train on, {test} to test on"
-
-    def _listed(self) -> dict[str, tuple[Sequence[Path], Sequence[str], np.ndarray | None]]:
-        """(files, labels, owners) of the images "train" and "test", or "all"."""
+        """The files of the images, with their labels and owners."""
         if self.path.is_file():
             table = image_table(self.path)
             owners = None if self.owner is None else np.array(table.texts(self.owner))
-            return {"all": (paths_in(self.path, table), table.texts("label"), owners)}
+            files = np.array(paths_in(self.path, table))
+            return {"all": Samples(files, np.array(table.texts("label")), owners)}
         if self.owner is not None:
             problem = f"{self.data} is a folder, in which images have no owners"
             raise InputError(
                 f"workload.owner = {self.owner!r}", problem, "give a CSV file with such a column"
             )
-        return {
-            part: (*zip(*in_class_folders(folder), strict=True), None)
-            for part, folder in parts_of(self.path).items()
-        }
+        listed = {part: in_class_folders(folder) for part, folder in parts_of(self.path).items()}
+        return {part: Samples(*map(np.array, zip(*images, strict=True))) for part, images in listed.items()}
 
-    def _decoded(self, files: Any) -> np.ndarray:
-        return decoded(files, self.image_size, self.channels)
+    def decode(self, inputs: np.ndarray) -> np.ndarray:
+        """Decode the images."""
+        return decoded(inputs, self.image_size, self.channels)
 
     def network(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         """The CNN."""
@@ -193,7 +215,7 @@ class Images(OwnData):
 def _array_files(data: str) -> list[Path]:
     """The file of a function, the npz file, or the npy files of a folder. InputError where there are none."""
     path = Path(code_name(data)[0] if code_name(data) else data)
-    files = sorted(path.glob("*.npy")) if path.is_dir() else [path] * path.is_file()
+    files = sorted(path.glob("[!.]*.npy")) if path.is_dir() else [path] * path.is_file()
     if not files:
         way_out = "give an .npz file, a folder of .npy files, or file.py:function"
         raise InputError("workload.data", f"there are no arrays at {path}", way_out)
