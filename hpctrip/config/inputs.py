@@ -3,11 +3,11 @@ faults in one report."""
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -28,6 +28,7 @@ from hpctrip.config.component import (
     registered,
 )
 from hpctrip.config.package_data import shipped_inputs, suggest_scenario
+from hpctrip.config.values import Bare, fitting, read_bare, written
 
 Tables = dict[str, Any]
 """Merged TOML: tables, keys and values as the user wrote them."""
@@ -48,27 +49,32 @@ def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
 
 def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
     """The table `new` laid over `old`, table by table; any other value replaces the old one. A table that changes its
-    `kind` replaces the one below, too: the keys of another kind would not fit it.
+    `kind` replaces the one below, too: the keys of another kind would not fit it. A `Bare` value becomes what its key
+    takes.
 
     `owner` is that of the place (`owner_of`), for a whole input the class of its root; None: unknown. It gives the
     default kinds at every depth.
     """
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return new
+    if not isinstance(new, dict):
+        return read_bare(new) if isinstance(new, Bare) else new
+    old = old if isinstance(old, dict) else {}
     if owner is None or isinstance(owner, Registry):
-        kind = old.get("kind", default_kind)
-        if kind and new.get("kind", kind) != kind:
-            return new
+        below = old.get("kind", default_kind)
+        kind = new.get("kind", below)
+        if below and kind != below:
+            old = {}
         owner = owner.get(kind) if owner and isinstance(kind, str) else None
 
     def inner(key: str) -> Any:
         if isinstance(owner, NamedTables):  # the key is the user's name for a table
-            return merge(old[key], new[key], owner.registry, key)
+            return merge(old.get(key), new[key], owner.registry, key)
         field = owner.model_fields.get(key) if owner else None
         inside = field and owner_of(field)
-        return merge(old[key], new[key], inside, inside.default if isinstance(inside, Registry) else "")
+        if isinstance(new[key], Bare) and not inside:
+            return str(new[key]) if key == "kind" else read_bare(new[key], owner, key)
+        return merge(old.get(key), new[key], inside, inside.default if isinstance(inside, Registry) else "")
 
-    return {**old, **new, **{key: inner(key) for key in new if key in old}}
+    return {**old, **{key: inner(key) for key in new}}
 
 
 def deep(below: Tables, above: Tables) -> Tables:
@@ -145,7 +151,7 @@ def _read_file(path: str) -> Tables:
     """The tables of a file, or of the input of the package that has this name."""
     named = named_path(path, str(path))
     if named.exists():
-        text = read_text(named, str(path))
+        text = read_text(named, str(path)).removeprefix("\ufeff")  # the byte order mark of some editors
     elif own := shipped_inputs().get(str(path)):
         text = own.read_text(encoding="utf-8")
     else:
@@ -157,21 +163,23 @@ def _read_file(path: str) -> Tables:
 
 
 def _read_overrides(lines: Iterable[str]) -> Tables:
-    """All `-o key=value` lines as one layer. A value that is not TOML is a text: `-o policy.kind=static`."""
+    """All `-o key=value` lines as one layer."""
     tables: Tables = {}
     for line in lines:
-        key, equals, value = line.partition("=")
+        key, equals, text = line.partition("=")
         try:
-            if not equals:
-                raise tomllib.TOMLDecodeError("no =")
-            try:
-                layer = tomllib.loads(line)
-            except tomllib.TOMLDecodeError:
-                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+            layer = equals and _with_leaf(tomllib.loads(f"{key}=0"), written(text))
         except (ValueError, RecursionError):
-            raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
+            layer = None
+        if not layer:
+            raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50")
         tables = deep(tables, layer)
     return tables
+
+
+def _with_leaf(table: Tables, value: Any) -> Tables:
+    """The table of a single key, with another value of this key."""
+    return {key: _with_leaf(part, value) if isinstance(part, dict) else value for key, part in table.items()}
 
 
 def nested(key: str, value: Any) -> Tables:
@@ -193,7 +201,7 @@ def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
 
 def _fault(root: type[Component], detail: Any) -> Fault:
     """Translate a pydantic error into place, problem and way out."""
-    path, owner = _locate(root, detail["loc"])
+    path, owner, holder = _locate(root, detail["loc"])
     place, value = ".".join(path), detail.get("input")
     kind = detail["type"]
     if kind == "extra_forbidden":
@@ -218,12 +226,20 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         hint = f"write {path[1]} = ... below [{path[0]}], or -o {place}=..."
     elif kind == "less_than_equal" and detail["ctx"]["le"] == 1 and 1 < value <= 100:
         hint = f"for {value:g} % write {value / 100:g}"
+    elif not hint and holder and isinstance(value, str | int | float | date):
+        text = value if isinstance(value, str) else inline_toml(value, place)
+        meant = (one for one in fitting(text[:100], holder, path[-1]) if type(one) is not type(value))
+        hint = next((f"write {inline_toml(one, place)}" for one in meant), "")
     return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem, hint)
 
 
-def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
-    """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry there."""
+def _locate(
+    root: type[Component], loc: tuple[int | str, ...]
+) -> tuple[list[str], Any, type[Component] | None]:
+    """The path as the user wrote it, without the union tags that pydantic adds, the class or registry there, and the
+    class that has its last part as a key, if any."""
     owner: Any = root
+    holder: type[Component] | None = None
     path: list[str] = []
     for part in loc:
         if part == "[key]":  # pydantic's word for: the name itself is wrong
@@ -238,14 +254,14 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
             field = owner.model_fields.get(str(part))
             if field is None:
                 break
-            inside = owner_of(field)
+            holder, inside = owner, owner_of(field)
             owner = field.annotation if inside is None else inside
         elif isinstance(
             part, int
         ):  # an element of a list; anything else is pydantic's name for a union member
             path.append(str(part))
-            owner = _element(owner)
-    return path, owner
+            holder, owner = None, _element(owner)
+    return path, owner, holder
 
 
 def _element(annotation: Any) -> Any:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as library
+from hpctrip.studies.studies import sweep_study
 
 ROOT = Path(library.__file__).parents[1]
 
@@ -25,6 +26,8 @@ class Nearest(Policy):
     """The nearest site."""
 
     kind = "nearest"
+    word: str = ""
+    reach: int = 1
 
     def select(self, sites, history, rng):
         return Decision(sites.distance_m.argsort()[:1])
@@ -103,6 +106,17 @@ def test_a_sweep_makes_its_runs_with_paths_of_the_command_line(hpctrip, source):
         assert done.code == 0, done.err
     assert "to make" not in done.out  # the sweep has made them
     finished(source.parent / "results/mine-sweep_workload.model")
+
+
+def test_the_values_of_a_sweep_are_read_by_the_keys_of_a_plug_in(source):
+    study = sweep_study(
+        ["src/in.toml"], Path("out"), ["policy.reach=1e1"], ["policy.word=1e5,007", "seed=1e0"], []
+    )
+    policies = [entry.run_input.experiment.policy for entry in study.entries]
+    assert [(policy.word, policy.reach) for policy in policies] == [("1e5", 10), ("007", 10)]
+    assert [entry.name for entry in study.entries] == [
+        f"policy.word = {word}, seed 1" for word in ("1e5", "007")
+    ]
 
 
 def test_python_makes_a_study_of_a_model_in_the_working_folder(source):
