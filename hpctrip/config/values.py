@@ -54,7 +54,9 @@ def _misfit(value: Any, owner: type[Component], key: str) -> int:
     try:
         _adapter(owner, key).validate_python(value)
     except ValidationError as error:
-        return 1 + all(fault["type"].endswith(("_type", "literal_error", "_mismatch")) for fault in error.errors())
+        return 1 + all(
+            fault["type"].endswith(("_type", "literal_error", "_mismatch")) for fault in error.errors()
+        )
     return 0
 
 

@@ -58,6 +58,61 @@ def test_counters_that_stand_still_count_nothing_and_are_named(rapl_tree):
         cpus()
 
 
+@pytest.mark.parametrize(
+    ("number", "name", "content", "reason"),
+    [
+        ("0:0", "dram", "", "holds no number"),
+        ("1", "package-1", "many\n", "holds no number"),
+        ("1", None, "", "No such file or directory"),
+    ],
+)
+def test_a_counter_that_cannot_be_read_is_named_and_hides_no_other(rapl_tree, number, name, content, reason):
+    rapl_tree.zone("0", "package-0")
+    rapl_tree.still = {number}
+    if name:
+        (rapl_tree.zone(number, name) / "energy_uj").write_text(content)
+    else:  # containers hide what the link leads to
+        (rapl_tree.folder / f"intel-rapl:{number}").symlink_to("hidden")
+    found = cpus()
+    assert (found.name, len(found.counters)) == ("1 CPU package (RAPL)", 1)
+    (line,) = found.not_counted
+    assert f"intel-rapl:{number}/" in line and line.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "limits_w", "most_w"),
+    [
+        ("package-0", (), 550),
+        ("package-0", (120, 800), 800),
+        ("package-0", (4095.875, 120), 550),  # unlimited
+        ("dram", (3408,), 250),
+    ],
+)
+def test_a_limit_that_no_device_can_draw_is_none(rapl_tree, name, limits_w, most_w):
+    rapl_tree.zone("0", "package-0")
+    folder = rapl_tree.zone("0:0", name)
+    for number, limit_w in enumerate(limits_w):
+        (folder / f"constraint_{number}_power_limit_uw").write_text(f"{limit_w * MICRO:.0f}\n")
+    assert Zone(folder).most_w == most_w
+
+
+@pytest.mark.parametrize(("phase_s", "is_known"), [(30, True), (500, True), (600, False)])
+def test_a_long_phase_is_known_unless_one_more_turn_of_the_counter_would_be_possible_too(
+    rapl_tree, phase_s, is_known
+):
+    """At 90 W and 262 kJ a turn: after 500 s it would have been 614 W, after 600 s 527 W."""
+    now = [0.0]
+    counter = CheckedCounter(Zone(rapl_tree.zone("0", "package-0")), lambda: now[0])
+    counter.read_uj()
+    now[0] = phase_s
+    rapl_tree.draw("0", 90 * phase_s * MICRO)
+    if is_known:
+        assert counter.read_uj() == 90 * phase_s * MICRO
+    else:
+        with pytest.raises(Unavailable, match="not read for 600 s, it may have wrapped around twice"):
+            counter.read_uj()
+
+
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, RANGE_UJ // 2), min_size=1, max_size=30), st.integers(0, RANGE_UJ - 1))
 def test_a_counter_that_wraps_around_goes_on(new_tree, steps, start):
