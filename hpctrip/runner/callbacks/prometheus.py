@@ -29,7 +29,8 @@ class Prometheus(Callback):
     The wall time of every rank, `hpctrip_phase_seconds_total`, also has the labels `rank`, `host` and `phase`; the
     energy of every machine, `hpctrip_energy_joules_total`, has `host` and `phase`. These two count from this start of
     the run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every
-    machine and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
+    machine and its mean power in the last round, or in those of the last second, under OpenTelemetry's names
+    (hw.energy and hw.power)."""
 
     kind: ClassVar[str] = "prometheus"
     folder: PathName | None = Field(None, min_length=1)
@@ -51,7 +52,11 @@ class Prometheus(Callback):
     _wall_s: np.ndarray
     _wall_j: np.ndarray
     """Totals of the ranks, [phases, ranks]."""
-    _power_w: dict[str, float]
+    _drawn_j: dict[str, float]
+    """The joules of each machine in the last round, where they are known."""
+    _recent: list[tuple[float, dict[str, float]]]
+    """Wall seconds and joules of the last rounds, a second or a round of them: joules and seconds of a short round do
+    not end at the same moment."""
     _due: float = 0.0
 
     def check(self) -> None:
@@ -65,7 +70,8 @@ class Prometheus(Callback):
         what, hint = "not a file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
         refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
         remove_leftovers(self._file)
-        self._label, self._hosts, self._power_w = {"run": run.path.name}, {}, {}
+        self._label, self._hosts = {"run": run.path.name}, {}
+        self._drawn_j, self._recent = {}, []
         for rank, host in enumerate(run.hosts):
             self._hosts.setdefault(host, []).append(rank)
         self._wall_s = np.zeros((len(PHASES), len(run.hosts)))
@@ -75,16 +81,17 @@ class Prometheus(Callback):
         self._write()
 
     def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
-        """Replace the totals; the power of a machine is that since they were last replaced."""
-        before_j, before_s = self._energy_j(), self._wall_s.sum(axis=0)
-        self._wall_s, self._wall_j = wall_s, wall_j
-        for host, joules in self._energy_j().items():
-            if (seconds := float((wall_s.sum(axis=0) - before_s)[self._hosts[host]].max())) > 0:
-                self._power_w[host] = (joules - before_j.get(host, 0.0)).sum() / seconds
+        """Replace the totals."""
+        before_j, self._wall_s, self._wall_j = self._energy_j(), wall_s, wall_j
+        drawn_j = {host: j.sum() - np.sum(before_j.get(host, 0.0)) for host, j in self._energy_j().items()}
+        self._drawn_j = {host: j for host, j in drawn_j.items() if j}  # without a joule they are not known
 
     def round(self, row: RoundRow) -> None:
         """Count a round. It is written at most a second later, as rounds may be shorter than that."""
         self._count(row)
+        self._recent.append((row.wall_s, self._drawn_j))
+        while sum(seconds for seconds, _ in self._recent[1:]) >= _PACE_S:
+            del self._recent[0]
         if time.monotonic() >= self._due:
             self._write()
 
@@ -103,6 +110,11 @@ class Prometheus(Callback):
         """{machine: joules by phase}, summed over its ranks that read counters; without machines on which none does."""
         by_host = {host: self._wall_j[:, ranks] for host, ranks in self._hosts.items()}
         return {host: np.nansum(j, axis=1) for host, j in by_host.items() if not np.isnan(j).all()}
+
+    def _power_w(self) -> dict[str, float]:
+        """{machine: its mean power in the recent rounds whose joules are known}."""
+        known = {host: [(s, j[host]) for s, j in self._recent if host in j] for host in self._hosts}
+        return {host: sum(j for _, j in of) / sum(s for s, _ in of) for host, of in known.items() if of}
 
     def _write(self) -> None:
         from prometheus_client import generate_latest
@@ -150,7 +162,7 @@ class Prometheus(Callback):
             totals_j = {host: totals.sum() for host, totals in energy_j.items()}
             for kind, name, doc, by_host in (
                 ("counter", "energy_joules", "Energy (OpenTelemetry's hw.energy).", totals_j),
-                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", self._power_w),
+                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", self._power_w()),
             ):
                 labels = [({"host": h, "hw_id": h, "hw_type": "host"}, value) for h, value in by_host.items()]
                 yield self._family(kind, name, doc, labels, prefix="hw_")
