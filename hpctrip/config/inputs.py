@@ -248,7 +248,7 @@ def _locate(
             owner = owner[str(part)]
         elif isinstance(owner, NamedTables):  # this part is the user's name for a table
             path.append(str(part))
-            owner = owner.registry
+            holder, owner = None, owner.registry
         elif is_component(owner):
             path.append(str(part))
             field = owner.model_fields.get(str(part))

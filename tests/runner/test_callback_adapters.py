@@ -3,9 +3,11 @@ installed."""
 
 from __future__ import annotations
 
+import http.server
 import json
 import math
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,6 +146,44 @@ def test_mlflow_has_one_run_with_its_input_and_every_round_however_often_it_was_
     (_, other), client = logged()
     assert other.info.status == "FAILED"
     check_same(points(client, other, "clock_s"), finite(rows, "clock_s"))
+
+
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        ("http://me:secret@127.0.0.1:9/lab", "http://127.0.0.1:9/lab (connection refused)"),
+        ("http://[::1", "http://[::1 (invalid ipv6 url)"),
+    ],
+)
+def test_an_mlflow_server_that_does_not_answer_is_named_before_the_run(
+    server, shown, hpctrip, tiny, monkeypatch
+):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    refused = hpctrip("check", tiny, "-o", "callbacks.mlflow.enabled=true")
+    refused.check_refused([f"no MLflow server at {shown}; start it, set MLFLOW_TRACKING_URI, or go without"])
+    assert hpctrip("check", tiny, "-o", "callbacks.mlflow.enabled=false").code == 0
+
+
+def test_an_mlflow_server_that_refuses_a_question_is_there(monkeypatch):
+    """As one that wants a password does."""
+    pytest.importorskip("mlflow")
+
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(401)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.handle_request, daemon=True)
+        thread.start()
+        monkeypatch.setenv("no_proxy", "*")
+        Mlflow(tracking_uri=f"http://127.0.0.1:{server.server_port}").check()
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @pytest.fixture
