@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from hpctrip.base.errors import HpctripError
 from hpctrip.base.process import start_time
 from hpctrip.base.text import printable
 from hpctrip.base.units import Seconds
@@ -52,8 +53,9 @@ class Interrupt(Component):
 class Signals:
     """Context in which the named signals do not end the process; the last one is the value of `received`."""
 
-    def __init__(self, names: Iterable[str] = ()):
-        self._numbers = [signal.Signals[name] for name in names]
+    def __init__(self, names: Iterable[str] = (), to_the_end: bool = False):
+        """With `to_the_end` they are ignored from there on, so that none changes the exit code of what is done."""
+        self._numbers, self._to_the_end = [signal.Signals[name] for name in names], to_the_end
         self._handlers: dict[int, Any] = {}
         self.received = 0
         """Number of the last signal that this process has received; 0: none."""
@@ -62,9 +64,10 @@ class Signals:
         self._handlers = {number: signal.signal(number, self._receive) for number in self._numbers}
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        is_done = self._to_the_end and (error is None or issubclass(error, HpctripError))
         for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if is_done else handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:

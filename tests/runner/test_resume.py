@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -498,6 +500,19 @@ def test_a_signal_at_another_rank_is_named_with_its_host(interruption, undisturb
     judge = interruption([0.0], "a", "b", "c")
     why = judge.reason([0, 0, signal.SIGTERM], undisturbed.history(), 0.0)
     assert why == "SIGTERM received by rank 2 on c"
+
+
+@pytest.mark.parametrize(("lines", "code"), [((), 0), (("-o", "interrupt.job_s=0.001"), 85)])
+def test_a_signal_in_the_last_moments_changes_no_exit_code(tiny, tmp_path, lines, code):
+    """Its results are whole by then, and a job script acts on the code."""
+    program = (
+        "import atexit, os, signal, sys; from hpctrip.cli.main import main;"
+        "[atexit.register(os.kill, os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)]; main()"
+    )
+    command = [sys.executable, "-c", program, "run", tiny, *lines, "--out", tmp_path / "run.h5"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == code, ended
+    assert open_run(tmp_path / "run.h5").status == ("interrupted" if code else "finished")
 
 
 def test_handlers_only_set_a_flag_and_are_put_back():
