@@ -15,8 +15,9 @@ def export_model(source: str, out: str, overwrite: bool = False) -> list[Path]:
     checkpoint is exported, or one of its checkpoints.
 
     If `out` ends in .safetensors, the file (it holds no code, and PyTorch, JAX and others read it) has float32 arrays
-    by parameter name (the trained ones of a model with frozen parts, such as LoRA), and the round, clock and input as
-    metadata. If `out` has no suffix, it is a folder with the files that transformers or peft write.
+    by parameter name (the trained ones of a model with frozen parts, such as LoRA; tied ones under every name), and the
+    round, clock and input as metadata. If `out` has no suffix, it is a folder with the files that transformers or peft
+    write.
 
     Raises InputError where there is no checkpoint, where it does not name its parameters, where the workload's model
     has no library for a folder, and where a file exists and `overwrite` is false, or cannot be written.
@@ -32,6 +33,7 @@ def export_model(source: str, out: str, overwrite: bool = False) -> list[Path]:
         return write_new({Path(out, name): content for name, content in files.items()}, overwrite)
     from safetensors.numpy import save
 
+    arrays |= {name: arrays[other] for name, other in checkpoint.metadata.get("tied", {}).items()}
     metadata = {
         "format": "pt",
         "round": str(checkpoint.state.round),

@@ -14,7 +14,7 @@ import torch
 from hpctrip.config.identity import neutral_keys
 from hpctrip.config.sources import Source
 from hpctrip.device.settings import Applied
-from hpctrip.learn.params import arithmetic, layout
+from hpctrip.learn.params import arithmetic, layout, tied
 from hpctrip.ranks.base import hostname
 from hpctrip.record.environment import environment
 from hpctrip.runner.aggregator import Aggregator
@@ -91,7 +91,8 @@ def metadata_of(
         "devices": ", ".join(devices),
         "packages": ", ".join(attributes["packages"]) or "none",
     }
-    return attributes, {**continued, "parameters": layout(aggregator.host.model), "made_with": made_with}
+    model = aggregator.host.model
+    return attributes, {**continued, "parameters": layout(model), "tied": tied(model), "made_with": made_with}
 
 
 def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[RankFacts]) -> dict[str, Any]:
