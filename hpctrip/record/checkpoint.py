@@ -218,7 +218,9 @@ class Checkpointer:
 
     @property
     def resume_hint(self) -> str:
-        """The command that resumes an interrupted run; it names the run's plug-ins again."""
+        """The command that resumes an interrupted run; it names the plug-ins again. Empty: there is no checkpoint."""
+        if self._newest is None:
+            return ""
         results = str(self._results)
         sources = read_sources(self._metadata.get("sources", []))
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]

@@ -211,8 +211,10 @@ class Rank0:
         self.callbacks.end(self._status)
         if isinstance(self._early_end, InterruptedRun):
             raise self._left(f"interrupted after round {state.round}: {self._early_end}")
-        if self._early_end:
-            raise self._early_end
+        if error := self._early_end:
+            if hint := self.checkpointer.resume_hint:
+                error.args = (f"{error}; interrupted after round {state.round}; {hint}",)
+            raise error
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
 
     def _left(self, why: str) -> HpctripError:

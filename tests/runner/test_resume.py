@@ -384,9 +384,21 @@ def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lo
     ) as caught:
         run(out)
     assert caught.value.exit_code == 1 and verify(open_run(out)) == []
+    assert str(caught.value).endswith(f"; resume with: python -m hpctrip resume {out}")
     assert len(open_run(out).rounds) >= 2
     monkeypatch.undo()
     assert_same(resume(out), undisturbed)
+
+
+def test_a_full_disk_without_a_checkpoint_promises_none(tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(
+        HpctripError, match=r"No space left on device; free some space or choose another place$"
+    ):
+        run(tmp_path / "run.h5")
 
 
 def test_checkpoints_keep_within_their_share_of_the_wall_time(undisturbed, monkeypatch):
