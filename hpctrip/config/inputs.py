@@ -28,7 +28,7 @@ from hpctrip.config.component import (
     registered,
 )
 from hpctrip.config.package_data import shipped_inputs, suggest_scenario
-from hpctrip.config.values import Bare, fitting, read_bare, written
+from hpctrip.config.values import Bare, misfit, read_bare, readings, written
 
 Tables = dict[str, Any]
 """Merged TOML: tables, keys and values as the user wrote them."""
@@ -210,7 +210,8 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
         known = f"{unknown_name(tag, owner)}; one of your own: --plugin FILE.py"
-        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", known)
+        way_out = _several(f"{place}.kind", tag) or known
+        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", way_out)
     if kind in ("union_tag_not_found", "model_type", "dict_type"):
         hint = f'e.g. [{place}] on a line of its own, then "key = value" lines'
         return Fault(f"{place} = {shown(value)}", "must be a table", hint)
@@ -228,9 +229,16 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         hint = f"for {value:g} % write {value / 100:g}"
     elif not hint and holder and isinstance(value, str | int | float | date):
         text = value if isinstance(value, str) else inline_toml(value, place)
-        meant = (one for one in fitting(text[:100], holder, path[-1]) if type(one) is not type(value))
-        hint = next((f"write {inline_toml(one, place)}" for one in meant), "")
+        meant = (one for one in readings(text if len(text) < 100 else "") if type(one) is not type(value))
+        fits = (f"write {inline_toml(one, place)}" for one in meant if not misfit(one, holder, path[-1]))
+        hint = next(fits, _several(place, value))
     return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem, hint)
+
+
+def _several(key: str, value: object) -> str:
+    """A hint where a value looks like several; else empty."""
+    is_list = isinstance(value, str) and ("," in value or ".." in value)
+    return f"for several values: --sweep {key}={value}" if is_list else ""
 
 
 def _locate(

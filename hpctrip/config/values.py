@@ -40,16 +40,11 @@ def read_bare(text: str, owner: type[Component] | None = None, key: str = "") ->
     """What a value of the command line is for a key of a component class: the first of its readings that the key takes,
     or else the first of its type. Of an unknown key: the value of TOML, or the text."""
     if owner is None or key not in owner.model_fields:
-        return next(readings(text)) if _toml(text) is not None else str(text)
-    return min(readings(text), key=lambda value: _misfit(value, owner, key))
+        return str(text) if _toml(text) is None else next(readings(text))
+    return min(readings(text), key=lambda value: misfit(value, owner, key))
 
 
-def fitting(text: str, owner: type[Component], key: str) -> Iterator[Any]:
-    """The readings of a text that a key of a component class takes."""
-    return (value for value in readings(text) if not _misfit(value, owner, key))
-
-
-def _misfit(value: Any, owner: type[Component], key: str) -> int:
+def misfit(value: Any, owner: type[Component], key: str) -> int:
     """How badly a value fits a key: 0, the key takes it; 1, it is out of bounds; 2, it is of another type or form."""
     try:
         _adapter(owner, key).validate_python(value)
@@ -75,14 +70,13 @@ def readings(text: str) -> Iterator[Any]:
         yield _BOOLEAN.validate_python(str(text))
     with suppress(ArithmeticError, ValueError):
         number = Decimal(text)
-        is_whole = abs(number) < _LARGEST and number == number.to_integral_value()
+        # 1e999999999 is no whole number: writing it out takes for ever
+        is_whole = abs(number) < 2**64 and number == number.to_integral_value()
         yield int(number) if is_whole else float(number)
     yield str(text)
 
 
 _BOOLEAN = TypeAdapter(bool)
-_LARGEST = 2**64
-"""Larger numbers are not read as whole ones: writing out 1e999999999 takes for ever."""
 
 
 def _toml(text: str) -> Any:

@@ -50,7 +50,7 @@ def _zone(name: str) -> tzinfo:
 
 
 def _text(value: Any) -> Any:
-    """A date of TOML as the text that stands in the file; any other value unchanged."""
+    """A date of TOML as its text; any other value unchanged."""
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, date) else value
 
 

@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -127,10 +128,21 @@ def test_python_makes_a_study_of_a_model_in_the_working_folder(source):
 
 def test_an_artifact_runs_in_a_copy_without_the_files_that_it_was_made_from(hpctrip, source, tmp_path):
     """The commands of its README, with a plug-in, a model, and files of sites and power."""
-    study = ("study", "src/st.toml", "-o", "workload.model=src/points.py:Wide", "--out", "results")
+    study = (
+        "study",
+        "src/st.toml",
+        "-o",
+        "workload.model=src/points.py:Wide",
+        "--sweep",
+        "train.lr=1e-2",
+        "--out",
+        "results",
+    )
     assert hpctrip(*study).code == 0
     (done := hpctrip(*study, "--artifact", "made")).out == "artifact: made, 1 of 1 runs\n", done.err
     artifact = (tmp_path / "made").rename(tmp_path / "copy")
+    axes = tomllib.loads((artifact / "study.toml").read_text())["axis"]
+    assert [axis["values"] for axis in axes] == [["points.py:Wide"], [0.01]]
     source.rename(tmp_path / "away")
     (run_input,) = (artifact / "inputs").glob("*.toml")
     assert str(tmp_path) not in run_input.read_text() + (artifact / "study.toml").read_text()
