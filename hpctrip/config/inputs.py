@@ -27,6 +27,7 @@ from hpctrip.config.component import (
     rebuild,
     registered,
 )
+from hpctrip.config.identity import flat
 from hpctrip.config.package_data import shipped_inputs, suggest_scenario
 from hpctrip.config.values import Bare, misfit, read_bare, readings, written
 
@@ -168,18 +169,11 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
     for line in lines:
         key, equals, text = line.partition("=")
         try:
-            layer = equals and _with_leaf(tomllib.loads(f"{key}=0"), written(text))
+            (place,) = flat(tomllib.loads(f"{key}=0")) if equals else ()
+            tables = deep(tables, nested(place, written(text)))
         except (ValueError, RecursionError):
-            layer = None
-        if not layer:
-            raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50")
-        tables = deep(tables, layer)
+            raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
     return tables
-
-
-def _with_leaf(table: Tables, value: Any) -> Tables:
-    """The table of a single key, with another value of this key."""
-    return {key: _with_leaf(part, value) if isinstance(part, dict) else value for key, part in table.items()}
 
 
 def nested(key: str, value: Any) -> Tables:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -57,8 +57,7 @@ def misfit(value: Any, owner: type[Component], key: str) -> int:
 
 @cache
 def _adapter(owner: type[Component], key: str) -> TypeAdapter[Any]:
-    field = owner.model_fields[key]
-    return TypeAdapter(Annotated[field.annotation, field], config=owner.model_config)
+    return TypeAdapter(owner.model_fields[key].rebuild_annotation(), config=owner.model_config)
 
 
 def readings(text: str) -> Iterator[Any]:

@@ -154,6 +154,9 @@ def test_the_recent_rounds_are_summarised_in_one_line(trained):
     still = replace(run, rounds=run.rounds.assign(wall_j=0.0))  # a counter that has not moved yet
     assert recent_summary(still).endswith(" samples/s")
     assert recent_summary(replace(run, rounds=run.rounds.iloc[:0])) == ""
+    gap = run.rounds["round"] == 2  # whose joules are not known
+    partly = replace(run, rounds=run.rounds.assign(wall_j=run.rounds["wall_s"].where(~gap) * 50))
+    assert "; 50.0 W, " in recent_summary(partly)
 
 
 @pytest.mark.mpi
