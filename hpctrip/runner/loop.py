@@ -93,6 +93,13 @@ def train_round(
     return new_params, tail, counts
 
 
+def _with_hint(error: HpctripError, where: str, hint: str) -> HpctripError:
+    """The error, whose message goes on with `where` the run ended and the hint, if there is one."""
+    if hint:
+        error.args = (f"{error}; {where}; {hint}",)
+    return error
+
+
 @dataclass(eq=False)
 class Rank0:
     """Rank 0's part of the main loop. If a file cannot be written, the run ends as after an interruption: rank 0 tries
@@ -212,9 +219,7 @@ class Rank0:
         if isinstance(self._early_end, InterruptedRun):
             raise self._left(f"interrupted after round {state.round}: {self._early_end}")
         if error := self._early_end:
-            if hint := self.checkpointer.resume_hint:
-                error.args = (f"{error}; interrupted after round {state.round}; {hint}",)
-            raise error
+            raise _with_hint(error, f"interrupted after round {state.round}", self.checkpointer.resume_hint)
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
 
     def _left(self, why: str) -> HpctripError:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import tomllib
 from collections.abc import Sequence
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.config.values import written
 from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
 from hpctrip.tune.trial import Keys, TrialRunner
@@ -25,7 +25,12 @@ def read_space(line: str) -> list[Keys]:
     """Parse a line of TOML with several values, as `engine.precision = ["float32", "tf32"]`, into one choice per value.
     Raises InputError."""
     key, _, text = line.partition("=")
-    values = written(text)
+    try:
+        values = tomllib.loads(f"values ={text}")["values"]
+    except ValueError as error:
+        raise InputError(
+            f"--over {printable(line, 100)}", f"is not valid TOML ({error})", "KEY=[...]"
+        ) from None
     if not isinstance(values, list) or not values:
         raise InputError(f"--over {printable(line, 100)}", "is not a list of values", "KEY=[...]")
     return [{key.strip(): value} for value in values]

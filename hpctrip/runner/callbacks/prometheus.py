@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,19 @@ SUFFIX = ".prom"
 """The textfile collector reads the files of its folder that end like this."""
 _PACE_S = 1.0
 """Seconds between two writings: a scrape every few seconds is usual."""
+
+
+def _power_w(recent: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    """{machine: its mean power} in the last rounds, those without a joule left out: theirs are not known. A second of
+    rounds, as the joules and the seconds of a short one do not end at the same moment."""
+    powers_w = {}
+    for host in recent[-1][1]:
+        drawn = [
+            (s, after.get(host, 0.0) - before.get(host, 0.0)) for (_, before), (s, after) in pairwise(recent)
+        ]
+        if known := [(seconds, joules) for seconds, joules in drawn if joules]:
+            powers_w[host] = sum(joules for _, joules in known) / sum(seconds for seconds, _ in known)
+    return powers_w
 
 
 @CALLBACKS.add
@@ -52,11 +66,8 @@ class Prometheus(Callback):
     _wall_s: np.ndarray
     _wall_j: np.ndarray
     """Totals of the ranks, [phases, ranks]."""
-    _drawn_j: dict[str, float]
-    """The joules of each machine in the last round, where they are known."""
     _recent: list[tuple[float, dict[str, float]]]
-    """Wall seconds and joules of the last rounds, a second or a round of them: joules and seconds of a short round do
-    not end at the same moment."""
+    """(wall seconds, {machine: its joules since the start}) of the last rounds, and of the one before them."""
     _due: float = 0.0
 
     def check(self) -> None:
@@ -70,8 +81,7 @@ class Prometheus(Callback):
         what, hint = "not a file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
         refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
         remove_leftovers(self._file)
-        self._label, self._hosts = {"run": run.path.name}, {}
-        self._drawn_j, self._recent = {}, []
+        self._label, self._hosts, self._recent = {"run": run.path.name}, {}, [(0.0, {})]
         for rank, host in enumerate(run.hosts):
             self._hosts.setdefault(host, []).append(rank)
         self._wall_s = np.zeros((len(PHASES), len(run.hosts)))
@@ -82,15 +92,13 @@ class Prometheus(Callback):
 
     def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
         """Replace the totals."""
-        before_j, self._wall_s, self._wall_j = self._energy_j(), wall_s, wall_j
-        drawn_j = {host: j.sum() - np.sum(before_j.get(host, 0.0)) for host, j in self._energy_j().items()}
-        self._drawn_j = {host: j for host, j in drawn_j.items() if j}  # without a joule they are not known
+        self._wall_s, self._wall_j = wall_s, wall_j
 
     def round(self, row: RoundRow) -> None:
         """Count a round. It is written at most a second later, as rounds may be shorter than that."""
         self._count(row)
-        self._recent.append((row.wall_s, self._drawn_j))
-        while sum(seconds for seconds, _ in self._recent[1:]) >= _PACE_S:
+        self._recent.append((row.wall_s, {host: float(j.sum()) for host, j in self._energy_j().items()}))
+        while sum(seconds for seconds, _ in self._recent[2:]) >= _PACE_S:
             del self._recent[0]
         if time.monotonic() >= self._due:
             self._write()
@@ -110,11 +118,6 @@ class Prometheus(Callback):
         """{machine: joules by phase}, summed over its ranks that read counters; without machines on which none does."""
         by_host = {host: self._wall_j[:, ranks] for host, ranks in self._hosts.items()}
         return {host: np.nansum(j, axis=1) for host, j in by_host.items() if not np.isnan(j).all()}
-
-    def _power_w(self) -> dict[str, float]:
-        """{machine: its mean power in the recent rounds whose joules are known}."""
-        known = {host: [(s, j[host]) for s, j in self._recent if host in j] for host in self._hosts}
-        return {host: sum(j for _, j in of) / sum(s for s, _ in of) for host, of in known.items() if of}
 
     def _write(self) -> None:
         from prometheus_client import generate_latest
@@ -162,7 +165,7 @@ class Prometheus(Callback):
             totals_j = {host: totals.sum() for host, totals in energy_j.items()}
             for kind, name, doc, by_host in (
                 ("counter", "energy_joules", "Energy (OpenTelemetry's hw.energy).", totals_j),
-                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", self._power_w()),
+                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", _power_w(self._recent)),
             ):
                 labels = [({"host": h, "hw_id": h, "hw_type": "host"}, value) for h, value in by_host.items()]
                 yield self._family(kind, name, doc, labels, prefix="hw_")
