@@ -93,10 +93,10 @@ def train_round(
     return new_params, tail, counts
 
 
-def _with_hint(error: HpctripError, where: str, hint: str) -> HpctripError:
-    """The error, whose message goes on with `where` the run ended and the hint, if there is one."""
-    if hint:
-        error.args = (f"{error}; {where}; {hint}",)
+def _with_hint(error: HpctripError, state: State, checkpointer: Checkpointer) -> HpctripError:
+    """The error that ended a run after `state`; its message ends with the command that resumes it, where one does."""
+    if checkpointer.newest:
+        error.args = (f"{error}; interrupted after round {state.round}; {checkpointer.resume_hint}",)
     return error
 
 
@@ -218,8 +218,8 @@ class Rank0:
         self.callbacks.end(self._status)
         if isinstance(self._early_end, InterruptedRun):
             raise self._left(f"interrupted after round {state.round}: {self._early_end}")
-        if error := self._early_end:
-            raise _with_hint(error, f"interrupted after round {state.round}", self.checkpointer.resume_hint)
+        if self._early_end:
+            raise _with_hint(self._early_end, state, self.checkpointer)
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
 
     def _left(self, why: str) -> HpctripError:
