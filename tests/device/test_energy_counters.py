@@ -101,8 +101,9 @@ def test_a_long_phase_is_known_unless_one_more_turn_of_the_counter_would_be_poss
     rapl_tree, phase_s, is_known
 ):
     """At 90 W and 262 kJ a turn: after 500 s it would have been 614 W, after 600 s 527 W."""
-    now = [0.0]
-    counter = CheckedCounter(Zone(rapl_tree.zone("0", "package-0")), lambda: now[0])
+    now, folder = [0.0], rapl_tree.zone("0", "package-0")
+    (folder / "constraint_0_power_limit_uw").write_text("4095875000")
+    counter = CheckedCounter(Zone(folder), lambda: now[0])
     counter.read_uj()
     now[0] = phase_s
     rapl_tree.draw("0", 90 * phase_s * MICRO)
