@@ -33,6 +33,8 @@ _UNLIMITED_W = 1000.0
 STEP_S = 1.0
 """Longest time between two steps of a counter that works: those of GPUs advance every 20 to 100 ms."""
 _POLL_S = 0.005
+_ATTEMPTS = 100
+"""Times that a counter which shows no number is read once more: its file may just be replaced."""
 _RAPL_STEP_S = 0.002
 _DIGITS = 32
 
@@ -125,21 +127,30 @@ class Counters:
 def working(open_one: Callable[[T], Counter], devices: Iterable[T]) -> tuple[list[Counter], list[str]]:
     """The counters of those devices that can be read and advance within `STEP_S`, and a line for each of the others,
     which count nothing, as in many virtual machines. `open_one` may raise Unavailable."""
-    found: list[tuple[Counter, int]] = []
-    lines = []
+    counters: list[Counter] = []
+    not_counted: list[str] = []
     for device in devices:
         try:
-            found.append((counter := open_one(device), counter.read_uj()))
+            counters.append(open_one(device))
         except Unavailable as error:
-            lines.append(str(error))
-    still = found
-    for _ in range(round(STEP_S / _POLL_S)):
-        still = [(counter, first_uj) for counter, first_uj in still if counter.read_uj() == first_uj]
-        if not still:
+            not_counted.append(str(error))
+    seen_uj: list[set[int]] = [set() for _ in counters]
+    idle = {at: "" for at in range(len(counters))}  # with the reason
+    for attempt in range(round(STEP_S / _POLL_S)):
+        for at in list(idle):
+            try:
+                seen_uj[at].add(now_uj := counters[at].read_uj())
+                idle[at] = f"{counters[at].place}: stands still at {now_uj}"
+            except Unavailable as error:
+                idle[at] = str(error)
+            if len(seen_uj[at]) > 1:
+                del idle[at]
+        if any(seen_uj[at] for at in idle):
+            time.sleep(_POLL_S)
+        elif not idle or attempt == _ATTEMPTS:  # the others cannot be read
             break
-        time.sleep(_POLL_S)
-    lines += [f"{counter.place}: stands still at {first_uj}" for counter, first_uj in still]
-    return [one[0] for one in found if one not in still], list(dict.fromkeys(lines))
+    not_counted += idle.values()
+    return [one for at, one in enumerate(counters) if at not in idle], list(dict.fromkeys(not_counted))
 
 
 def boot_id() -> str:

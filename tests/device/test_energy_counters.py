@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctrip.device.counters import MICRO, CheckedCounter, Unavailable, Zone, cpus
+from hpctrip.device.counters import MICRO, CheckedCounter, Unavailable, Zone, cpus, working
 
 RANGE_UJ = 1000 * MICRO
 
@@ -79,6 +79,14 @@ def test_a_counter_that_cannot_be_read_is_named_and_hides_no_other(rapl_tree, nu
     assert f"intel-rapl:{number}/" in line and line.endswith(reason)
 
 
+def test_a_counter_that_cannot_be_read_for_a_moment_counts():
+    """As a file that is being replaced."""
+    devices = {"steady": Device(0, *range(1, 9)), "torn": Device(0, 1, None, 2)}
+    devices["torn first"], devices["gone"] = Device(0, None, 1, 2), Device(0, *[None] * 999)
+    found, (line,) = working(devices.get, devices)
+    assert found == [devices[name] for name in ("steady", "torn", "torn first")] and line == "device: torn"
+
+
 @pytest.mark.parametrize(
     ("name", "limits_w", "most_w"),
     [
@@ -144,7 +152,8 @@ def test_a_phase_in_which_the_counter_may_have_wrapped_twice_is_not_known(rapl_t
 
 
 class Device:
-    """A device of at most 100 W whose counter shows the numbers of a list, in joules, one a reading."""
+    """A device of at most 100 W whose counter shows the numbers of a list, in joules, one a reading; None: it cannot
+    be read."""
 
     place, most_w = "device", 100.0
 
@@ -152,7 +161,9 @@ class Device:
         self.range_uj, self._readings = range_j * MICRO, iter(readings_j)
 
     def read_uj(self):
-        return next(self._readings) * MICRO
+        if (reading_j := next(self._readings)) is None:
+            raise Unavailable("device: torn")
+        return reading_j * MICRO
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_gpu_that_counts_no_energy_is_named_and_the_others_are_metered(fake_nv
     (fake_nvml() / "uncounted0").touch()
     found = nvml.energy_of([A, "cccc", B])
     assert (found.name, [gpu.uuid for gpu in found.counters]) == ("1 GPU (NVML)", [B])
-    assert found.not_counted == [f"{A}: Not Supported", "GPU-cccc: Not Found"]
+    assert found.not_counted == ["GPU-cccc: Not Found", f"{A}: Not Supported"]
 
 
 def test_a_gpu_that_is_lost_in_a_round_leaves_that_round_without_joules(fake_nvml, rapl_tree):
