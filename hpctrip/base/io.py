@@ -144,7 +144,9 @@ def read_text(path: str | Path, place: str = "") -> str:
     try:
         return read_file(path, place).decode()
     except UnicodeDecodeError:
-        raise InputError(place or str(path), "cannot be read (not a UTF-8 text)") from None
+        raise InputError(
+            place or str(path), "cannot be read (not a UTF-8 text)", "save it as UTF-8"
+        ) from None
 
 
 @contextmanager

@@ -1,10 +1,13 @@
-"""Facts about processes of this machine from /proc/PID/stat (Linux, proc(5)); elsewhere they are not known."""
+"""Facts about processes of this machine, from /proc/PID/stat (Linux, proc(5)) where that is known."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import suppress
+
+ends_with_run = False
+"""Whether this process ends with the run that it makes, as the command line does: set by its main function."""
 
 
 def is_stopped(process: int) -> bool:

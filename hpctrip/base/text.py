@@ -78,6 +78,7 @@ def shown(value: Any) -> str:
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong = 4, 20, 20, 200, 60
+_SHORT.maxother = 60
 
 
 def closest(name: str, names: Iterable[str]) -> str:

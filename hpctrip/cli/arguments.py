@@ -141,7 +141,7 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace exist
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments of an input: `paths`, `overrides` and `plugins`."""
     files = click.argument("paths", nargs=-1, type=FILE, metavar="[FILE.toml]...")
-    text = "Override a key of the files, in TOML syntax."
+    text = "Override a key of the files, e.g. policy.k=50."
     lines = click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
     return files(lines(plugins_option(command)))
 

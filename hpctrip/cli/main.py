@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 import hpctrip
+from hpctrip.base import process
 from hpctrip.base.errors import HpctripError, blame
 from hpctrip.base.io import BestEffortStream, checked_output
 from hpctrip.base.text import printable
@@ -61,6 +62,7 @@ def main() -> NoReturn:
     # Importing torch creates a million objects that stay; looking for cycles among them takes 0.4 s by default. The
     # threshold stays low enough that cycles which hold tensors are soon found.
     gc.set_threshold(10_000)
+    process.ends_with_run = True
     end_process(run_command())
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.cli.arguments import (
     FILE,
@@ -86,7 +85,7 @@ sweep_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override a key of all runs, in TOML syntax.",
+    help="Override a key of all runs, e.g. policy.k=50.",
 )
 @sweep_option
 @plugins_option
@@ -277,18 +276,14 @@ def run(
     if sweeps:
         _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
         return
-    try:
-        with Guardian() as guardian:
-            from hpctrip.runner.resume import start_new, start_or_resume
-            from hpctrip.runner.session import launch
+    with Guardian() as guardian:
+        from hpctrip.runner.resume import start_new, start_or_resume
+        from hpctrip.runner.session import launch
 
-            if resume:
-                launch(lambda: start_or_resume(out=out, **run_input), guardian)
-            else:
-                launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian)
-    except InputError as error:
-        faults = [_with_sweep(fault, run_input["overrides"]) for fault in error.faults]
-        raise InputError(faults=faults) from None
+        if resume:
+            launch(lambda: start_or_resume(out=out, **run_input), guardian)
+        else:
+            launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian)
 
 
 def _sweep(
@@ -310,12 +305,3 @@ def _sweep(
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
     swept = sweep_study(paths, Path(folder), overrides, sweeps, plugins)
     run([swept], None, jobs, 1, _command_line())
-
-
-def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:
-    """The fault, with a hint if it is of a line that looks like several values."""
-    for line in overrides:
-        key, _, value = line.partition("=")
-        if fault.place.startswith(f"{key.strip()} = ") and ("," in value or ".." in value):
-            return replace(fault, way_out=f"for several values: --sweep {line}")
-    return fault

@@ -79,10 +79,11 @@ def recent_summary(run: Run) -> str:
     if not sums["wall_s"] > 0:
         return ""
     shares = ", ".join(f"{name} {sums[f'{name}_wall_s'] / sums['wall_s']:.0%}" for name in PHASES)
-    samples, joules = sums["num_samples"], sums["wall_j"]
-    energy = f"; {joules / sums['wall_s']:.1f} W, {samples / joules:.4g} samples/J" if joules > 0 else ""
-    sizes = f"{k.min()} to {k.max()} sites"
-    return f"last {len(rounds)} rounds: {sizes}, {shares}; {samples / sums['wall_s']:,.1f} samples/s{energy}"
+    known = rounds[rounds["wall_j"] > 0].sum(numeric_only=True)
+    joules, samples = known["wall_j"], known["num_samples"]
+    energy = f"; {joules / known['wall_s']:.1f} W, {samples / joules:.4g} samples/J" if joules > 0 else ""
+    rate = f"{sums['num_samples'] / sums['wall_s']:,.1f} samples/s"
+    return f"last {len(rounds)} rounds: {k.min()} to {k.max()} sites, {shares}; {rate}{energy}"
 
 
 def _stamp(path: str | Path) -> tuple[int, ...]:

@@ -3,11 +3,11 @@ faults in one report."""
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -27,7 +27,9 @@ from hpctrip.config.component import (
     rebuild,
     registered,
 )
+from hpctrip.config.identity import flat
 from hpctrip.config.package_data import shipped_inputs, suggest_scenario
+from hpctrip.config.values import Bare, misfit, read_bare, readings, written
 
 Tables = dict[str, Any]
 """Merged TOML: tables, keys and values as the user wrote them."""
@@ -48,27 +50,32 @@ def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
 
 def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
     """The table `new` laid over `old`, table by table; any other value replaces the old one. A table that changes its
-    `kind` replaces the one below, too: the keys of another kind would not fit it.
+    `kind` replaces the one below, too: the keys of another kind would not fit it. A `Bare` value becomes what its key
+    takes.
 
     `owner` is that of the place (`owner_of`), for a whole input the class of its root; None: unknown. It gives the
     default kinds at every depth.
     """
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return new
+    if not isinstance(new, dict):
+        return read_bare(new) if isinstance(new, Bare) else new
+    old = old if isinstance(old, dict) else {}
     if owner is None or isinstance(owner, Registry):
-        kind = old.get("kind", default_kind)
-        if kind and new.get("kind", kind) != kind:
-            return new
+        below = old.get("kind", default_kind)
+        kind = new.get("kind", below)
+        if below and kind != below:
+            old = {}
         owner = owner.get(kind) if owner and isinstance(kind, str) else None
 
     def inner(key: str) -> Any:
         if isinstance(owner, NamedTables):  # the key is the user's name for a table
-            return merge(old[key], new[key], owner.registry, key)
+            return merge(old.get(key), new[key], owner.registry, key)
         field = owner.model_fields.get(key) if owner else None
         inside = field and owner_of(field)
-        return merge(old[key], new[key], inside, inside.default if isinstance(inside, Registry) else "")
+        if isinstance(new[key], Bare) and not inside:
+            return str(new[key]) if key == "kind" else read_bare(new[key], owner, key)
+        return merge(old.get(key), new[key], inside, inside.default if isinstance(inside, Registry) else "")
 
-    return {**old, **new, **{key: inner(key) for key in new if key in old}}
+    return {**old, **{key: inner(key) for key in new}}
 
 
 def deep(below: Tables, above: Tables) -> Tables:
@@ -145,7 +152,7 @@ def _read_file(path: str) -> Tables:
     """The tables of a file, or of the input of the package that has this name."""
     named = named_path(path, str(path))
     if named.exists():
-        text = read_text(named, str(path))
+        text = read_text(named, str(path)).removeprefix("\ufeff")  # the byte order mark of some editors
     elif own := shipped_inputs().get(str(path)):
         text = own.read_text(encoding="utf-8")
     else:
@@ -157,20 +164,15 @@ def _read_file(path: str) -> Tables:
 
 
 def _read_overrides(lines: Iterable[str]) -> Tables:
-    """All `-o key=value` lines as one layer. A value that is not TOML is a text: `-o policy.kind=static`."""
+    """All `-o key=value` lines as one layer."""
     tables: Tables = {}
     for line in lines:
-        key, equals, value = line.partition("=")
+        key, equals, text = line.partition("=")
         try:
-            if not equals:
-                raise tomllib.TOMLDecodeError("no =")
-            try:
-                layer = tomllib.loads(line)
-            except tomllib.TOMLDecodeError:
-                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+            (place,) = flat(tomllib.loads(f"{key}=0")) if equals else ()
+            tables = deep(tables, nested(place, written(text)))
         except (ValueError, RecursionError):
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
-        tables = deep(tables, layer)
     return tables
 
 
@@ -193,7 +195,7 @@ def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
 
 def _fault(root: type[Component], detail: Any) -> Fault:
     """Translate a pydantic error into place, problem and way out."""
-    path, owner = _locate(root, detail["loc"])
+    path, owner, holder = _locate(root, detail["loc"])
     place, value = ".".join(path), detail.get("input")
     kind = detail["type"]
     if kind == "extra_forbidden":
@@ -202,7 +204,8 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
         known = f"{unknown_name(tag, owner)}; one of your own: --plugin FILE.py"
-        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", known)
+        way_out = _several(f"{place}.kind", tag) or known
+        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", way_out)
     if kind in ("union_tag_not_found", "model_type", "dict_type"):
         hint = f'e.g. [{place}] on a line of its own, then "key = value" lines'
         return Fault(f"{place} = {shown(value)}", "must be a table", hint)
@@ -218,12 +221,27 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         hint = f"write {path[1]} = ... below [{path[0]}], or -o {place}=..."
     elif kind == "less_than_equal" and detail["ctx"]["le"] == 1 and 1 < value <= 100:
         hint = f"for {value:g} % write {value / 100:g}"
+    elif not hint and holder and isinstance(value, str | int | float | date):
+        text = value if isinstance(value, str) else inline_toml(value, place)
+        meant = (one for one in readings(text if len(text) < 100 else "") if type(one) is not type(value))
+        fits = (f"write {inline_toml(one, place)}" for one in meant if not misfit(one, holder, path[-1]))
+        hint = next(fits, _several(place, value))
     return Fault(place if isinstance(value, dict) else f"{place} = {shown(value)}", problem, hint)
 
 
-def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
-    """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry there."""
+def _several(key: str, value: object) -> str:
+    """A hint where a value looks like several; else empty."""
+    is_list = isinstance(value, str) and ("," in value or ".." in value)
+    return f"for several values: --sweep {key}={value}" if is_list else ""
+
+
+def _locate(
+    root: type[Component], loc: tuple[int | str, ...]
+) -> tuple[list[str], Any, type[Component] | None]:
+    """The path as the user wrote it, without the union tags that pydantic adds, the class or registry there, and the
+    class that has its last part as a key, if any."""
     owner: Any = root
+    holder: type[Component] | None = None
     path: list[str] = []
     for part in loc:
         if part == "[key]":  # pydantic's word for: the name itself is wrong
@@ -232,20 +250,20 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
             owner = owner[str(part)]
         elif isinstance(owner, NamedTables):  # this part is the user's name for a table
             path.append(str(part))
-            owner = owner.registry
+            holder, owner = None, owner.registry
         elif is_component(owner):
             path.append(str(part))
             field = owner.model_fields.get(str(part))
             if field is None:
                 break
-            inside = owner_of(field)
+            holder, inside = owner, owner_of(field)
             owner = field.annotation if inside is None else inside
         elif isinstance(
             part, int
         ):  # an element of a list; anything else is pydantic's name for a union member
             path.append(str(part))
-            owner = _element(owner)
-    return path, owner
+            holder, owner = None, _element(owner)
+    return path, owner, holder
 
 
 def _element(annotation: Any) -> Any:

@@ -5,7 +5,7 @@ https://docs.kernel.org/power/powercap/powercap.html): a zone is a folder with i
 `max_energy_range_uj`, beyond which the counter begins at 0 again. On most systems only root may read the counters.
 
 No counter is believed whatever it says: drivers and virtual machines show counters that stand still, that show one
-device twice, or that are set back to 0 (see `moving`, `Zone.mirrors` and `CheckedCounter`).
+device twice, or that are set back to 0 (see `working`, `Zone.mirrors` and `CheckedCounter`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +26,15 @@ MICRO = 1_000_000
 """Microjoules in a joule. Energy is counted in whole microjoules, so that sums over phases and nodes are exact."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TREE = Path("/sys/class/powercap")
-ZONE_MOST_W = 500.0
-"""Largest power of a zone for which the system names no limit."""
+PACKAGE_MOST_W, MEMORY_MOST_W = 550.0, 250.0
+"""Largest power of a CPU package and of its memory where the system names no larger limit."""
+_UNLIMITED_W = 1000.0
+"""A larger limit is none: firmware without one shows 4095.875 W, for memory also 3408 W."""
 STEP_S = 1.0
 """Longest time between two steps of a counter that works: those of GPUs advance every 20 to 100 ms."""
 _POLL_S = 0.005
+_ATTEMPTS = 100
+"""Times that a counter which shows no number is read once more: its file may just be replaced."""
 _RAPL_STEP_S = 0.002
 _DIGITS = 32
 
@@ -55,6 +59,7 @@ class EnergyCounter(Protocol):
 
 
 Counter = TypeVar("Counter", bound=EnergyCounter)
+T = TypeVar("T")
 
 
 class CheckedCounter:
@@ -77,12 +82,12 @@ class CheckedCounter:
         if last is None:
             return 0
         drawn_uj, waited_s = count_uj - last[0], now - last[1]
-        if counter.range_uj and waited_s * counter.most_w * MICRO > counter.range_uj:
+        if drawn_uj < 0:
+            drawn_uj += counter.range_uj
+        if counter.range_uj and drawn_uj + counter.range_uj <= waited_s * counter.most_w * MICRO:
             raise Unavailable(
                 f"{counter.place}: not read for {waited_s:.0f} s, it may have wrapped around twice"
             )
-        if drawn_uj < 0:
-            drawn_uj += counter.range_uj
         if not 0 <= drawn_uj <= (waited_s + STEP_S) * counter.most_w * MICRO:
             raise Unavailable(
                 f"{counter.place}: {drawn_uj / MICRO:g} J in {waited_s:.3g} s are not possible (at most "
@@ -119,18 +124,33 @@ class Counters:
     """Counters that are left out, with the reason, a line each."""
 
 
-def moving(counters: Sequence[Counter]) -> tuple[list[Counter], list[str]]:
-    """Those of the counters that advance within `STEP_S`, and a line for each of the others, which count nothing, as in
-    many virtual machines. Raises Unavailable where one cannot be read."""
-    still = [(counter, counter.read_uj()) for counter in counters]
-    for _ in range(round(STEP_S / _POLL_S)):
-        still = [(counter, first_uj) for counter, first_uj in still if counter.read_uj() == first_uj]
-        if not still:
+def working(open_one: Callable[[T], Counter], devices: Iterable[T]) -> tuple[list[Counter], list[str]]:
+    """The counters of those devices that can be read and advance within `STEP_S`, and a line for each of the others,
+    which count nothing, as in many virtual machines. `open_one` may raise Unavailable."""
+    counters: list[Counter] = []
+    not_counted: list[str] = []
+    for device in devices:
+        try:
+            counters.append(open_one(device))
+        except Unavailable as error:
+            not_counted.append(str(error))
+    seen_uj: list[set[int]] = [set() for _ in counters]
+    idle = {at: "" for at in range(len(counters))}  # with the reason
+    for attempt in range(round(STEP_S / _POLL_S)):
+        for at in list(idle):
+            try:
+                seen_uj[at].add(now_uj := counters[at].read_uj())
+                idle[at] = f"{counters[at].place}: stands still at {now_uj}"
+            except Unavailable as error:
+                idle[at] = str(error)
+            if len(seen_uj[at]) > 1:
+                del idle[at]
+        if any(seen_uj[at] for at in idle):
+            time.sleep(_POLL_S)
+        elif not idle or attempt == _ATTEMPTS:  # the others cannot be read
             break
-        time.sleep(_POLL_S)
-    left_out = [counter for counter, _ in still]
-    lines = [f"{counter.place}: stands still at {first_uj}" for counter, first_uj in still]
-    return [counter for counter in counters if counter not in left_out], lines
+    not_counted += idle.values()
+    return [one for at, one in enumerate(counters) if at not in idle], list(dict.fromkeys(not_counted))
 
 
 def boot_id() -> str:
@@ -163,11 +183,11 @@ class Zone:
         except (OSError, ValueError) as error:
             path = getattr(error, "filename", None) or self._path
             raise Unavailable(f"{path}: {_reason(error)}") from error
-        limits_w = [ZONE_MOST_W]
+        self.most_w = PACKAGE_MOST_W if self.is_package else MEMORY_MOST_W
         for file in folder.glob("constraint_*_power_limit_uw"):
             with suppress(OSError, ValueError):
-                limits_w.append(int(file.read_text()) / MICRO)
-        self.most_w = max(limits_w)
+                if (limit_w := int(file.read_text()) / MICRO) <= _UNLIMITED_W:
+                    self.most_w = max(self.most_w, limit_w)
 
     @property
     def is_package(self) -> bool:
@@ -193,28 +213,29 @@ class Zone:
 
 def cpus() -> Counters:
     """The counters of this machine's CPU packages, and of their memory where that is counted on its own. Raises
-    Unavailable where there are none, or where they may not be read.
+    Unavailable where there are none, or none may be read.
 
     Cores and graphics are part of their package and "psys" holds the packages, so these are not counted again.
     """
-    shown = []
-    for folder in sorted(TREE.glob("intel-rapl:*")):
-        try:
-            name = (folder / "name").read_text().strip()
-        except OSError:
-            continue
-        if name.startswith("package") or name == "dram":
-            shown.append(Zone(folder))
-    advancing, still = moving(shown)
+    advancing, not_counted = working(Zone, filter(_may_count, sorted(TREE.glob("intel-rapl:*"))))
     zones: list[Zone] = []
     for zone in advancing:
         if not any(map(zone.mirrors, zones)):
             zones.append(zone)
+    if not zones:
+        raise Unavailable("; ".join(not_counted) or f"no CPU counters (RAPL) in {TREE}")
     packages = sum(zone.is_package for zone in zones)
-    if not packages:
-        raise Unavailable("; ".join(still) or f"no CPU counters (RAPL) in {TREE}")
     memory = " with memory" if packages < len(zones) else ""
-    return Counters(f"{counted(packages, 'CPU package')}{memory} (RAPL)", zones, still)
+    return Counters(f"{counted(packages, 'CPU package')}{memory} (RAPL)", zones, not_counted)
+
+
+def _may_count(folder: Path) -> bool:
+    """Whether a zone is a package or memory; also where its name is hidden, as in containers, so that it is named."""
+    try:
+        name = (folder / "name").read_text().strip()
+    except OSError:
+        return True
+    return name.startswith("package") or name == "dram"
 
 
 def _reason(error: Exception) -> str:

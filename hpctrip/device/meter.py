@@ -1,7 +1,11 @@
-"""Measures the energy of a machine by phase of a round; counters are read only where a phase ends."""
+"""Measures the energy of a machine by phase of a round: counters are read where a phase ends, and in long phases so
+often that none wraps around unseen."""
 
 from __future__ import annotations
 
+import logging
+import threading
+import weakref
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -10,7 +14,9 @@ from hpctrip.base.text import printable
 from hpctrip.base.units import Watts
 from hpctrip.config.component import Component
 from hpctrip.device import nvml
-from hpctrip.device.counters import Assumed, CheckedCounter, Counters, EnergyCounter, Unavailable, cpus
+from hpctrip.device.counters import MICRO, Assumed, CheckedCounter, Counters, EnergyCounter, Unavailable, cpus
+
+log = logging.getLogger(__name__)
 
 PHASES = ("record", "train", "exchange", "evaluate")
 """The phases of a round, in their order, without gaps: every joule belongs to one of them."""
@@ -37,28 +43,39 @@ class Meter:
         self.counters, self.description = [CheckedCounter(counter) for counter in counters], description
         self._last_uj: int | None = None
         self._phases_uj = dict.fromkeys(PHASES, 0)
-        self._is_whole = True
+        self._is_whole, self._has_told = True, False
+        self._lock = threading.Lock()
+        pauses_s = [counter.range_uj / MICRO / counter.most_w / 2 for counter in counters if counter.range_uj]
+        if pauses_s:
+            weakref.finalize(self, (over := threading.Event()).set)
+            arguments = weakref.ref(self), min(pauses_s), over
+            threading.Thread(target=_read_in_between, args=arguments, daemon=True).start()
 
     def lap(self, phase: str) -> None:
         """End `phase`: the energy since the last lap is counted for it. The first lap only begins the count."""
-        if not self.counters:
-            return
-        now_uj = self._read_uj()
-        if now_uj is None:
-            self._is_whole = False
-        elif self._last_uj is not None:
+        now_uj = self.read_uj() if self.counters else None
+        if now_uj is not None and self._last_uj is not None:
             self._phases_uj[phase] += now_uj - self._last_uj
         self._last_uj = now_uj
 
-    def _read_uj(self) -> int | None:
-        """Sum over the counters; None where one of them is not known. All are read, so that each goes on from here."""
-        total_uj, is_known = 0, True
-        for counter in self.counters:
-            try:
-                total_uj += counter.read_uj()
-            except Unavailable:
-                is_known = False
-        return total_uj if is_known else None
+    def read_uj(self) -> int | None:
+        """Sum over the counters; None where one of them is not known: neither is then the round. All are read, so that
+        each goes on from here."""
+        total_uj, problem = 0, ""
+        with self._lock:
+            for counter in self.counters:
+                try:
+                    total_uj += counter.read_uj()
+                except Unavailable as error:
+                    problem = str(error)
+        if not problem:
+            return total_uj
+        self._is_whole = False
+        if not self._has_told:
+            log.warning("the energy of this round is not known: %s", problem)
+            self.description += printable(f"; not known in some rounds: {problem}", 300)
+            self._has_told = True
+        return None
 
     def round_uj(self) -> dict[str, int] | None:
         """Microjoules by phase since the last call; the next round's count begins. None: not known, because a counter
@@ -67,6 +84,14 @@ class Meter:
         self._phases_uj = dict.fromkeys(PHASES, 0)
         self._is_whole = self._last_uj is not None
         return phases_uj
+
+
+def _read_in_between(meter: weakref.ref[Meter], pause_s: float, over: threading.Event) -> None:
+    """Read the counters of a meter every `pause_s`, half of the time in which one may wrap around, until it is gone."""
+    while not over.wait(pause_s):
+        if alive := meter():
+            alive.read_uj()
+            del alive
 
 
 def open_meter(rules: Metering, gpu_uuids: Sequence[str]) -> Meter:

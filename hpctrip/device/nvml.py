@@ -12,7 +12,7 @@ from typing import Any
 
 from hpctrip.base.errors import how_to_install
 from hpctrip.base.text import counted
-from hpctrip.device.counters import Counters, Unavailable, moving
+from hpctrip.device.counters import Counters, Unavailable, working
 
 MOST_W = 3000.0
 """Largest power of a GPU that is believed, about twice that of the largest ones."""
@@ -83,11 +83,11 @@ class Gpu:
 
 
 def energy_of(uuids: Iterable[str]) -> Counters:
-    """The energy counters of the GPUs with these UUIDs. Raises Unavailable where a GPU is not found or counts none."""
-    gpus, still = moving([Gpu.of(uuid) for uuid in uuids])
+    """The energy counters of those of the GPUs with these UUIDs that count. Raises Unavailable where none does."""
+    gpus, not_counted = working(Gpu.of, uuids)
     if not gpus:
-        raise Unavailable("; ".join(still))
-    return Counters(f"{counted(len(gpus), 'GPU')} (NVML)", gpus, still)
+        raise Unavailable("; ".join(not_counted))
+    return Counters(f"{counted(len(gpus), 'GPU')} (NVML)", gpus, not_counted)
 
 
 def all_uuids() -> list[str]:

@@ -101,6 +101,13 @@ def layout(model: nn.Module) -> list[str]:
     return [f"{name} {'x'.join(map(str, tensor.shape))}".rstrip() for name, tensor in entries(model).items()]
 
 
+def tied(model: nn.Module) -> dict[str, str]:
+    """{further name: name among `entries`} of tensors that `state_dict` holds under several names, as tied weights."""
+    first = {id(tensor): name for name, tensor in entries(model).items()}
+    named = {name: first.get(id(tensor), name) for name, tensor in model.state_dict(keep_vars=True).items()}
+    return {name: other for name, other in named.items() if name != other}
+
+
 def check_params(value: object, like: torch.Tensor, place: str, what: str) -> torch.Tensor:
     """`value`, a float32 vector [P] on the device of `like` [P]. Raises InputError at `place`, the input key of the
     component that returned it, where it is something else.

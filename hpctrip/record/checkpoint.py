@@ -200,7 +200,9 @@ class Checkpointer:
         """`newest` is the checkpoint from which the run resumes, and `saved_round` its round; None: a new run, which
         replaces that of any checkpoints there are."""
         self._replaced = set(generations(results)) if newest is None else set()
-        self._rules, self._results, self._newest = rules, results, newest
+        self._rules, self._results = rules, results
+        self.newest = newest
+        """The newest checkpoint of this run; None: it has none."""
         self._input_toml, self._metadata = input_toml, metadata
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, time.perf_counter(), 0.0, 0.0
 
@@ -244,8 +246,8 @@ class Checkpointer:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = time.perf_counter()
         checkpoint = Checkpoint(state, model, self._input_toml, self._metadata)
-        self._newest = write(self._results, checkpoint, self._newest)
-        self._replaced.discard(self._newest)
+        self.newest = write(self._results, checkpoint, self.newest)
+        self._replaced.discard(self.newest)
         self._saved, self._end = state.round, time.perf_counter()
         self.cost_s = self._end - start
         self.spent_s += self.cost_s

@@ -14,6 +14,7 @@ from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.config.sources import PLUGINS, read_sources
+from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -58,6 +59,7 @@ def run_facts(run: Run) -> dict[str, Any]:
     return {
         "path": str(run.path),
         **{name: run.meta[name] for name in _AS_RECORDED},
+        "is_unheld": run.status == "running" and not is_held(run.path),
         **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
         "model": str(run.setting("workload.model", None) or ""),
         "num_params": run.meta["num_params"],
@@ -144,7 +146,8 @@ def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
 
 def run_summary(facts: Facts) -> dict[str, str]:
     """The facts of a run in words."""
-    reason = f": {facts['stop_reason']}" if facts["stop_reason"] else ""
+    unheld = " when last written, but no process is seen to hold it: it was killed"
+    reason = f": {facts['stop_reason']}" if facts["stop_reason"] else unheld * facts["is_unheld"]
     commit = f", commit {facts['git_commit'][:12]}{' with changes' if facts['git_dirty'] else ''}"
     source = f": {facts['data_source']}" if facts["data_source"] else ""
     absent = facts["not_recorded"]

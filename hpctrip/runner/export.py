@@ -37,8 +37,8 @@ def export_model(source: str, out: str, overwrite: bool = False, plugins: Iterab
 
     If `out` ends in .safetensors, the file (it holds no code, and PyTorch, JAX and others read it) has float32 arrays
     by parameter name (the trained ones of hpctrip's own models with frozen parts, such as LoRA; all of a user's model,
-    whose code `plugins` name), and the round, clock and input as metadata. If `out` has no suffix, it is a folder with
-    the files that transformers or peft write.
+    whose code `plugins` name; tied ones under every name), and the round, clock and input as metadata. If `out` has no
+    suffix, it is a folder with the files that transformers or peft write.
 
     Raises InputError where there is no checkpoint, where it does not name its parameters, where the workload's model
     has no library for a folder, and where a file exists and `overwrite` is false, or cannot be written.
@@ -56,6 +56,7 @@ def export_model(source: str, out: str, overwrite: bool = False, plugins: Iterab
         arrays = _constants(recorded, [*plugins], digest) | arrays
     from safetensors.numpy import save
 
+    arrays |= {name: arrays[other] for name, other in checkpoint.metadata.get("tied", {}).items()}
     metadata = {
         "format": "pt",
         "round": str(checkpoint.state.round),

@@ -13,6 +13,7 @@ import torch
 
 from hpctrip.base.errors import HpctripError, InterruptedRun, UnsavedRun
 from hpctrip.learn.params import digest
+from hpctrip.ranks.base import hostname
 from hpctrip.ranks.placement import Assignment
 from hpctrip.record.checkpoint import Checkpointer, Model
 from hpctrip.record.writer import Recorder
@@ -57,6 +58,9 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
         if rank0:
             rank0.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
         if assignment is None:
+            meters = ranks.gather(host.meter.description and f"{hostname()}: {host.meter.description}")
+            if rank0:
+                rank0.meters = list(filter(None, meters))
             return state, params
         before, round = params, assignment.round
         params, tail, counts = train_round(host, before, assignment)  # 2. to 4.
@@ -89,6 +93,13 @@ def train_round(
     return new_params, tail, counts
 
 
+def _with_hint(error: HpctripError, state: State, checkpointer: Checkpointer) -> HpctripError:
+    """The error that ended a run after `state`; its message ends with the command that resumes it, where one does."""
+    if checkpointer.newest:
+        error.args = (f"{error}; interrupted after round {state.round}; {checkpointer.resume_hint}",)
+    return error
+
+
 @dataclass(eq=False)
 class Rank0:
     """Rank 0's part of the main loop. If a file cannot be written, the run ends as after an interruption: rank 0 tries
@@ -101,6 +112,8 @@ class Rank0:
     progress: Progress
     callbacks: Callbacks
     cache: CacheWriter | None
+    meters: list[str] = field(default_factory=list)
+    """What each machine has counted, and what it could not, after the last round."""
     _last: State = field(default_factory=State)
     """The state after the last round of this process."""
     _unrecorded: torch.Tensor | None = None
@@ -193,6 +206,7 @@ class Rank0:
             "status": self._status,
             "stop_reason": str(self._early_end) if self._early_end else state.stop_reason,
             "params_digest": params_digest,
+            "meters": self.meters,
             "rank_phases": self.aggregator.rank_phases(state.history),
         }
         if state.round:
@@ -205,7 +219,7 @@ class Rank0:
         if isinstance(self._early_end, InterruptedRun):
             raise self._left(f"interrupted after round {state.round}: {self._early_end}")
         if self._early_end:
-            raise self._early_end
+            raise _with_hint(self._early_end, state, self.checkpointer)
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
 
     def _left(self, why: str) -> HpctripError:

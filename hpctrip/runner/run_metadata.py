@@ -14,7 +14,7 @@ import torch
 from hpctrip.config.identity import neutral_keys
 from hpctrip.config.sources import Source
 from hpctrip.device.settings import Applied
-from hpctrip.learn.params import arithmetic, layout
+from hpctrip.learn.params import arithmetic, layout, tied
 from hpctrip.ranks.base import hostname
 from hpctrip.record.environment import environment
 from hpctrip.runner.aggregator import Aggregator
@@ -92,7 +92,7 @@ def metadata_of(
         "packages": ", ".join(attributes["packages"]) or "none",
     }
     host = aggregator.host
-    model = {"parameters": layout(host.model), "constants": host.constants}
+    model = {"parameters": layout(host.model), "tied": tied(host.model), "constants": host.constants}
     return attributes, {**continued, **model, "made_with": made_with}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hpctrip.base import process
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
@@ -82,7 +83,8 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
             guardian.over()
             rules = run_input.experiment.ranks
             transport = build_collectively(ranks, lambda: with_transport(ranks, rules.transport))
-            with transport as connected, Signals(run_input.experiment.interrupt.signals) as signals:
+            handled = Signals(run_input.experiment.interrupt.signals, process.ends_with_run)
+            with transport as connected, handled as signals:
                 session = Session.build(connected, signals, run_input, start, until_over, quiet)
                 point = session.find_resume_point()
                 params = session.restore(point)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from hpctrip.base.errors import HpctripError
 from hpctrip.base.process import start_time
 from hpctrip.base.text import printable
 from hpctrip.base.units import Seconds
@@ -56,8 +57,9 @@ class Signals:
     """Context in which the named signals do not end the process; the last one is the value of `received`. Outside the
     main thread, where Python allows no handlers, signals do what they did before."""
 
-    def __init__(self, names: Iterable[str] = ()):
-        self._numbers = [signal.Signals[name] for name in names]
+    def __init__(self, names: Iterable[str] = (), to_the_end: bool = False):
+        """With `to_the_end` they are ignored from there on, so that none changes the exit code of what is done."""
+        self._numbers, self._to_the_end = [signal.Signals[name] for name in names], to_the_end
         self._handlers: dict[int, tuple[Any, Any]] = {}
         self.received = 0
         """Number of the last signal that this process has received; 0: none."""
@@ -71,10 +73,14 @@ class Signals:
             self._handlers[number] = action, signal.signal(number, self._receive)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        is_done = self._to_the_end and (error is None or issubclass(error, HpctripError))
         for number, (action, handler) in self._handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-            _libc.sigaction(number, action, None)  # a handler of C code, which Python does not know
+            signal.signal(
+                number, signal.SIG_IGN if is_done else signal.SIG_DFL if handler is None else handler
+            )
+            if not is_done:
+                _libc.sigaction(number, action, None)  # a handler of C code, which Python does not know
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, tzinfo
-from typing import Annotated
+from datetime import UTC, date, tzinfo
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from hpctrip.base.csv import Table
 from hpctrip.base.frames import pd
@@ -49,6 +49,11 @@ def _zone(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
+def _text(value: Any) -> Any:
+    """A date of TOML as its text; any other value unchanged."""
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, date) else value
+
+
 def _moment(text: str) -> str:
     try:
         moments_us([text])
@@ -57,8 +62,8 @@ def _moment(text: str) -> str:
     return text
 
 
-Moment = Annotated[str, AfterValidator(_moment)]
-"""Type of an input key that is a time, in UTC unless it has an offset."""
+Moment = Annotated[str, BeforeValidator(_text), AfterValidator(_moment)]
+"""Type of an input key that is a time, in UTC unless it has an offset: a text, or a date of TOML."""
 
 
 def moment_us(text: str) -> int:

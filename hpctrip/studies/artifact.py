@@ -34,10 +34,12 @@ from hpctrip.base.io import json_text, named_path, unwritable
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables, deep, nested
+from hpctrip.config.values import Bare
 from hpctrip.record.environment import environment
 from hpctrip.record.merge import csv_bytes
 from hpctrip.runner.experiment import Input, with_code_paths
 from hpctrip.runner.provenance import WORKLOAD, files_of_input
+from hpctrip.studies.file import Axis
 from hpctrip.studies.run_store import RunState
 from hpctrip.studies.study import Study, opened
 from hpctrip.studies.tables import made_with, wall_s
@@ -107,8 +109,11 @@ def _fill(
     code = {plugin.path for state in finished for plugin in state.entry.run_input.extensions.plugins}
     names = sorted({Path(path).name for path in code})
     plugins = "".join(f" --plugin {shlex.quote(f'{PLUGINS}/{name}')}" for name in names)
-    axes = study.file.model_dump(exclude_none=True, exclude_defaults=True)
-    (folder / "study.toml").write_text(tomli_w.dumps(axes))
+    tables = study.file.model_dump(exclude_none=True, exclude_defaults=True)
+    for axis, written in zip(study.file.axis, tables.get("axis", ()), strict=True):
+        if axis.values:
+            written["values"] = [_as_read(study, axis, value) for value in axis.values]
+    (folder / "study.toml").write_text(tomli_w.dumps(tables))
     for file in [*study.folder.glob("*.csv"), study.folder / "table.md"]:
         shutil.copy(file, folder / "tables")
     if (study.folder / "figures").is_dir():
@@ -131,6 +136,13 @@ def _fill(
     (folder / "ro-crate-metadata.json").write_text(json.dumps(crate, indent=1, ensure_ascii=False))
     sums = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in _files(folder))
     (folder / "SHA256SUMS").write_text(sums)
+
+
+def _as_read(study: Study, axis: Axis, value: Any) -> Any:
+    """A value of an axis: one of the command line as its runs have read it."""
+    choice = axis.title, f"{axis.title} = {value}"
+    made = (flat(entry.run_input.tables) for entry in study.entries if choice in entry.choices)
+    return next(made)[axis.key or ""] if isinstance(value, Bare) else value
 
 
 def _copied_input(folder: Path, run_input: Input) -> Tables:

@@ -208,9 +208,9 @@ class _Reader:
         common, *tables = map(self._seen_from_here, (self.file.common, *layers))
         top = reduce(deep, map(self._seen_from_here, values), last)
         stack, code = name_plugins([*below, common, *over, *tables, top], self.plugins)
+        extensions = self._extensions(*code)  # which may define the kinds that the layers name
         # absolute, as the run reads its input from another folder
-        merged = with_code_paths(merge_layers({}, stack), absolute)
-        return resolve(merged, self._extensions(*code))
+        return resolve(with_code_paths(merge_layers({}, stack), absolute), extensions)
 
     def _seen_from_here(self, table: Tables) -> Tables:
         return with_code_paths(table, partial(beside, self.folder))

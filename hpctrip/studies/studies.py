@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tomllib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from hpctrip.base.text import did_you_mean, unknown_name
 from hpctrip.config.inputs import Tables, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.config.plugins import code_name
+from hpctrip.config.values import Bare, readings, written_list
 from hpctrip.runner.experiment import demonstration
 from hpctrip.studies.file import StudyFile, parse_range
 from hpctrip.studies.grid import Entry, entries
@@ -139,14 +140,13 @@ def _seen_from(folder: str, axes: Mapping[str, list[Any]]) -> dict[str, list[Any
 
 
 def axes_of(lines: Iterable[str], option: str) -> dict[str, list[Any]]:
-    """{key: values} of lines `key=value,value`, which are arguments of `option`. A value is TOML, a text without
-    quotes, or a range of whole numbers such as 0..9. Of two lines with the same key, the last counts. Raises
-    InputError."""
+    """{key: values} of lines `key=value,value`, which are arguments of `option`. A value is as in a `-o` line, or a
+    range of whole numbers such as 0..9. Of two lines with the same key, the last counts. Raises InputError."""
     axes: dict[str, list[Any]] = {}
     for line in lines:
         try:
             key, values = _axis(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             example = f"e.g. {option} policy.k=10,20 or {option} seed=0..9"
             raise InputError(f"{option} {line}", str(error), example) from None
         axes[key] = values
@@ -158,24 +158,17 @@ def _axis(line: str) -> tuple[str, list[Any]]:
     key, _, text = map(str.strip, line.partition("="))
     if not key or not text:
         raise ValueError("not of the form key=value,value")
-    try:
-        values = tomllib.loads(f"values = [{text}]")["values"]
-    except ValueError:
-        values = [value for part in text.split(",") for value in _values(part.strip())]
-    if key == "seed" and not all(type(seed) is int for seed in values):
-        raise ValueError("names no seeds")
+    values: list[Any] = []
+    for value in written_list(text):
+        bare = isinstance(value, Bare)
+        if bare and not value:
+            raise ValueError("has an empty value")
+        values += parse_range(value) if bare and re.fullmatch(r"[\d\s]*\.\.[\d\s]*", value) else [value]
+    if key == "seed":
+        values = [next((one for one in readings(str(value)) if type(one) is int), None) for value in values]
+        if None in values:
+            raise ValueError("names no seeds")
     return key, values
-
-
-def _values(part: str) -> list[Any]:
-    if not part:
-        raise ValueError("has an empty value")
-    if ".." in part:
-        return parse_range(part)
-    try:
-        return [tomllib.loads(f"value = {part}")["value"]]
-    except ValueError:
-        return [part]
 
 
 def with_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> Tables:

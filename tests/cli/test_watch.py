@@ -14,6 +14,7 @@ from hpctrip.cli import watch as watching
 from hpctrip.cli.watch import recent_summary, watch
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
+from hpctrip.record.show import run_facts, summary
 from hpctrip.record.verify import verify
 from hpctrip.record.writer import write_run
 from hpctrip.sim.rounds import History
@@ -34,7 +35,7 @@ def written(whole, tmp_path):
     }
 
     def write(rounds, status="running"):
-        meta = whole.meta | {"status": status, "input_json": "{}"}
+        meta = whole.meta | {"status": status, "stop_reason": "", "input_json": "{}"}
         write_run(path, meta, sites, History(whole.history().rows[:rounds]))
         return path
 
@@ -69,6 +70,15 @@ def test_every_round_is_printed_once_until_the_run_is_over(written, locked):
     text, ended = watch_output(path, steps)
     assert [text.count(f"round    {number} ") for number in (1, 2, 3, 4)] == [1, 1, 1, 0]
     assert ended.status == "finished" and len(ended.rounds) == 3
+
+
+def test_show_says_that_no_process_holds_a_run_that_was_killed(written, tmp_path):
+    path, lock = written(1), OutputLock(tmp_path / "run.h5")
+    assert summary(open_run(path))["status"] == "running"
+    lock._file.close()  # as by kill -9: the lock file stays
+    assert "no process is seen to hold it" in summary(open_run(path))["status"]
+    assert run_facts(open_run(path))["status"] == "running"
+    assert summary(open_run(written(3, "interrupted")))["status"] == "interrupted"
 
 
 def test_a_missing_or_damaged_file_is_waited_for(written, locked):
@@ -144,6 +154,9 @@ def test_the_recent_rounds_are_summarised_in_one_line(trained):
     still = replace(run, rounds=run.rounds.assign(wall_j=0.0))  # a counter that has not moved yet
     assert recent_summary(still).endswith(" samples/s")
     assert recent_summary(replace(run, rounds=run.rounds.iloc[:0])) == ""
+    gap = run.rounds["round"] == 2  # whose joules are not known
+    partly = replace(run, rounds=run.rounds.assign(wall_j=run.rounds["wall_s"].where(~gap) * 50))
+    assert "; 50.0 W, " in recent_summary(partly)
 
 
 @pytest.mark.mpi

@@ -71,6 +71,9 @@ class Drawing(Component):
 
     title: str = "untitled"
     copies: int = Field(1, ge=1)
+    draft: bool = False
+    limit: int | str | None = None
+    sizes: list[int] = []
     shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
     pen: Pen = Pen()
     frames: FRAMES.named_fields() = {}
@@ -188,7 +191,66 @@ def test_an_override_is_a_line_of_toml_or_a_bare_text(line, table):
     assert read((), [line]) == table
 
 
-@pytest.mark.parametrize("line", ["copies", "=5", "pen..colour=red"])
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("title=6214e9", "6214e9"),
+        *(
+            (f"title={text}", text)
+            for text in ("007", "0x10", "1_000", "true", "inf", "2024-05-01", "5 # five")
+        ),
+        ("title='true'", "true"),
+        ("copies=1e3", 1000),
+        ("copies=007", 7),
+        ("copies=100000000000000000001.0", 100000000000000000001.0),  # no exact whole number
+        ("draft=False", False),
+        ("draft=on", True),
+        ("draft=1", True),
+        ("limit=1e2", 100),
+        ("limit=1.5", "1.5"),
+        ("sizes=[1, 2]", [1, 2]),
+        ("pen.width_m=.5", 0.5),
+        ("pen.width_m=.5 km", ".5 km"),
+        ("pen.colour=1e5", "1e5"),
+        ("shape.radius_m=-.5", -0.5),  # out of bounds, yet a number
+        ("frames.box.depth_m=1e-2", 0.01),
+        ("nothing.of.this=1.0", 1.0),
+    ],
+)
+def test_a_bare_value_is_read_by_the_type_of_its_key(line, value):
+    tables = read((), [line])
+    for part in line.partition("=")[0].split("."):
+        tables = tables[part]
+    assert tables == value and type(tables) is type(value)
+
+
+def test_a_bare_value_is_read_by_the_key_of_the_kind_that_is_in_force(files):
+    lines = ["shape.kind=polygon", "shape.corners=5e0"]
+    assert read(files('[shape]\nkind = "circle"\n'), lines)["shape"] == {"kind": "polygon", "corners": 5}
+    assert read((), ["shape.kind=007"])["shape"] == {"kind": "007"}
+
+
+@pytest.mark.parametrize(
+    ("line", "way_out"),
+    [
+        ("title = 5", 'title = 5: must be a valid string; write "5"'),
+        ("title = 2024-05-01", 'must be a valid string; write "2024-05-01"'),
+        ("copies = 1e3", "copies = 1000.0: must be a valid integer; write 1000"),
+        ("copies = 1.5", "copies = 1.5: must be a valid integer"),
+        ('draft = "False"', "draft = 'False': must be a valid boolean; write false"),
+        ('sizes = ["1"]', "sizes.0 = '1': must be a valid integer"),
+    ],
+)
+def test_a_value_of_another_type_in_a_file_is_refused_with_the_line_to_write(line, way_out, files):
+    with pytest.raises(InputError, match=rf"{re.escape(way_out)}$"):
+        validate(read(files(line)), Drawing)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(files):
+    assert read(files("\ufefftitle = 'a'")) == {"title": "a"}
+
+
+@pytest.mark.parametrize("line", ["copies", "=5", "pen..colour=red", "#copies=5"])
 def test_an_override_of_another_form_is_refused(line):
     with pytest.raises(InputError, match=re.escape(f"-o {line}: not of the form key=value")):
         read((), [line])
@@ -217,7 +279,10 @@ def test_all_faults_are_in_one_report_each_at_its_place():
     places = {"copies = 0", "titel", "shape.corners = 2", "shape.radius_m", "pen.colour = 3"}
     assert {fault.place for fault in caught.value.faults} == places
     report = str(caught.value)
-    assert "titel: unknown key; did you mean 'title'? known: copies, frames, pen, shape, title" in report
+    assert (
+        "titel: unknown key; did you mean 'title'? known: copies, draft, frames, limit, pen, shape, sizes, title"
+        in report
+    )
     assert len(report.splitlines()) == 5
 
 
@@ -227,7 +292,7 @@ def test_all_faults_are_in_one_report_each_at_its_place():
         ("radius_m=2.0", "radius_m: unknown key; did you mean 'shape.radius_m'?"),
         ("corners=5", "corners: unknown key; did you mean 'shape.corners'?"),
         ("width_m=2.0", "width_m: unknown key; did you mean 'pen.width_m' or 'frames.NAME.width_m'?"),
-        ("colur=red", "colur: unknown key; did you mean 'pen.colour'? known: copies, frames, pen,"),
+        ("colur=red", "colur: unknown key; did you mean 'pen.colour'? known: copies, draft,"),
         ("shape.colour=red", "shape.colour: unknown key; did you mean 'pen.colour'?"),
         ("shape.corners=5", "shape.corners: unknown key; kinds with it: polygon; known here: kind, radius_m"),
         ("frames.thick.depth_m=1", "frames.thick.depth_m: unknown key; kinds with it: box; known here: kind"),

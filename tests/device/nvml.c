@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15 };
 static const char *UUIDS[] = {"GPU-aaaa-0", "GPU-bbbb-1"};
 static char path_buffer[4096];
 
@@ -72,6 +72,7 @@ int nvmlDeviceGetSupportedGraphicsClocks(void *device, unsigned memory_mhz, unsi
 #ifndef OLD
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
     if (is("lost")) return LOST;
+    if (access(path("uncounted", number(device)), F_OK) == 0) return NOT_SUPPORTED;
     *mj = get("energy", number(device)) + 1000 * (number(device) + 1); /* a joule or two for every reading */
     set("energy", number(device), *mj);
     return OK;

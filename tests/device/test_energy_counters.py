@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctrip.device.counters import MICRO, CheckedCounter, Unavailable, Zone, cpus
+from hpctrip.device.counters import MICRO, CheckedCounter, Unavailable, Zone, cpus, working
 
 RANGE_UJ = 1000 * MICRO
 
@@ -58,6 +58,70 @@ def test_counters_that_stand_still_count_nothing_and_are_named(rapl_tree):
         cpus()
 
 
+@pytest.mark.parametrize(
+    ("number", "name", "content", "reason"),
+    [
+        ("0:0", "dram", "", "holds no number"),
+        ("1", "package-1", "many\n", "holds no number"),
+        ("1", None, "", "No such file or directory"),
+    ],
+)
+def test_a_counter_that_cannot_be_read_is_named_and_hides_no_other(rapl_tree, number, name, content, reason):
+    rapl_tree.zone("0", "package-0")
+    rapl_tree.still = {number}
+    if name:
+        (rapl_tree.zone(number, name) / "energy_uj").write_text(content)
+    else:  # containers hide what the link leads to
+        (rapl_tree.folder / f"intel-rapl:{number}").symlink_to("hidden")
+    found = cpus()
+    assert (found.name, len(found.counters)) == ("1 CPU package (RAPL)", 1)
+    (line,) = found.not_counted
+    assert f"intel-rapl:{number}/" in line and line.endswith(reason)
+
+
+def test_a_counter_that_cannot_be_read_for_a_moment_counts():
+    """As a file that is being replaced."""
+    devices = {"steady": Device(0, *range(1, 9)), "torn": Device(0, 1, None, 2)}
+    devices["torn first"], devices["gone"] = Device(0, None, 1, 2), Device(0, *[None] * 999)
+    found, (line,) = working(devices.get, devices)
+    assert found == [devices[name] for name in ("steady", "torn", "torn first")] and line == "device: torn"
+
+
+@pytest.mark.parametrize(
+    ("name", "limits_w", "most_w"),
+    [
+        ("package-0", (), 550),
+        ("package-0", (120, 800), 800),
+        ("package-0", (4095.875, 120), 550),  # unlimited
+        ("dram", (3408,), 250),
+    ],
+)
+def test_a_limit_that_no_device_can_draw_is_none(rapl_tree, name, limits_w, most_w):
+    rapl_tree.zone("0", "package-0")
+    folder = rapl_tree.zone("0:0", name)
+    for number, limit_w in enumerate(limits_w):
+        (folder / f"constraint_{number}_power_limit_uw").write_text(f"{limit_w * MICRO:.0f}\n")
+    assert Zone(folder).most_w == most_w
+
+
+@pytest.mark.parametrize(("phase_s", "is_known"), [(30, True), (500, True), (600, False)])
+def test_a_long_phase_is_known_unless_one_more_turn_of_the_counter_would_be_possible_too(
+    rapl_tree, phase_s, is_known
+):
+    """At 90 W and 262 kJ a turn: after 500 s it would have been 614 W, after 600 s 527 W."""
+    now, folder = [0.0], rapl_tree.zone("0", "package-0")
+    (folder / "constraint_0_power_limit_uw").write_text("4095875000")
+    counter = CheckedCounter(Zone(folder), lambda: now[0])
+    counter.read_uj()
+    now[0] = phase_s
+    rapl_tree.draw("0", 90 * phase_s * MICRO)
+    if is_known:
+        assert counter.read_uj() == 90 * phase_s * MICRO
+    else:
+        with pytest.raises(Unavailable, match="not read for 600 s, it may have wrapped around twice"):
+            counter.read_uj()
+
+
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, RANGE_UJ // 2), min_size=1, max_size=30), st.integers(0, RANGE_UJ - 1))
 def test_a_counter_that_wraps_around_goes_on(new_tree, steps, start):
@@ -88,7 +152,8 @@ def test_a_phase_in_which_the_counter_may_have_wrapped_twice_is_not_known(rapl_t
 
 
 class Device:
-    """A device of at most 100 W whose counter shows the numbers of a list, in joules, one a reading."""
+    """A device of at most 100 W whose counter shows the numbers of a list, in joules, one a reading; None: it cannot
+    be read."""
 
     place, most_w = "device", 100.0
 
@@ -96,7 +161,9 @@ class Device:
         self.range_uj, self._readings = range_j * MICRO, iter(readings_j)
 
     def read_uj(self):
-        return next(self._readings) * MICRO
+        if (reading_j := next(self._readings)) is None:
+            raise Unavailable("device: torn")
+        return reading_j * MICRO
 
 
 @pytest.mark.parametrize(

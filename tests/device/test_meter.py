@@ -1,6 +1,8 @@
 """What a machine draws, phase by phase."""
 
 import math
+import threading
+import weakref
 
 import pytest
 from hypothesis import given
@@ -61,6 +63,35 @@ def test_a_round_in_which_a_counter_falls_is_not_known():
     """As NVML's does when the driver is loaded anew."""
     readings = [5, 9, 0, 1, *(2, 3, 4, 5)]
     assert list(rounds(Meter([Counter(readings)]), 2)) == [None, dict.fromkeys(PHASES, 1)]
+
+
+def test_a_gap_in_the_middle_of_a_phase_makes_the_round_unknown():
+    """As a reading in between finds it."""
+    meter = Meter([Counter([0, None, *range(2, 10)])])
+    meter.lap("record")
+    assert meter.read_uj() is None
+    assert list(rounds(meter, 1)) == [None]
+    assert next(rounds(meter, 1)) == dict.fromkeys(PHASES, 1)
+    assert meter.description == "; not known in some rounds: gone"
+
+
+def test_a_counter_that_could_wrap_within_a_phase_is_read_in_between_until_the_meter_is_gone():
+    class Wrapping:
+        place, most_w, range_uj = "wrapping", 1000.0, 2 * MICRO  # around in 2 ms
+        often, gone = threading.Event(), threading.Event()
+        readings = 0
+
+        def read_uj(self):
+            Wrapping.readings += 1
+            if Wrapping.readings > 3:
+                Wrapping.often.set()
+            return 0
+
+    meter = Meter([counter := Wrapping()])
+    assert counter.often.wait(60)  # nobody ends a phase
+    weakref.finalize(counter, counter.gone.set)
+    del meter, counter
+    assert Wrapping.gone.wait(60)
 
 
 def test_assumed_watts_are_time_in_another_unit():

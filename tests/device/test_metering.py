@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpctrip.device.counters import MICRO, Counters
+from hpctrip.device.counters import MICRO, Counters, Unavailable
 from hpctrip.device.nvml import Gpu
 from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
 from hpctrip.record.diff import diff
@@ -68,6 +68,25 @@ def test_show_says_why_nothing_was_measured(trained, rapl_tree):
         f"nothing (not counted: {rapl_tree.folder}/intel-rapl:0/energy_uj: stands still at 0)"
         in (shown["measured by"])
     )
+
+
+def test_show_says_why_the_energy_of_a_round_is_not_known(trained, monkeypatch, caplog):
+    from hpctrip.device import meter
+
+    class Gaps:
+        place, most_w, range_uj, readings = "gaps", 500.0, 0, 0
+
+        def read_uj(self):
+            Gaps.readings += 1
+            if Gaps.readings in (6, 7):  # in round 2
+                raise Unavailable("gaps: not read for 200 s")
+            return Gaps.readings * MICRO
+
+    monkeypatch.setattr(meter, "cpus", lambda: Counters("gaps", [Gaps()]))
+    shown = summary(trained())
+    assert " J in 2 of the rounds: " in shown["energy drawn"]
+    assert shown["measured by"].endswith(": gaps; not known in some rounds: gaps: not read for 200 s")
+    assert caplog.messages == ["the energy of this round is not known: gaps: not read for 200 s"]
 
 
 def test_counters_that_did_not_advance_in_a_run_have_no_shares(metered):

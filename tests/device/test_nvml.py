@@ -47,6 +47,13 @@ def test_a_driver_that_counts_no_energy_is_named_and_the_rest_is_metered(fake_nv
     assert meter.description == f"1 CPU package (RAPL) (not counted: {A}: Function Not Found)"
 
 
+def test_a_gpu_that_counts_no_energy_is_named_and_the_others_are_metered(fake_nvml):
+    (fake_nvml() / "uncounted0").touch()
+    found = nvml.energy_of([A, "cccc", B])
+    assert (found.name, [gpu.uuid for gpu in found.counters]) == ("1 GPU (NVML)", [B])
+    assert found.not_counted == ["GPU-cccc: Not Found", f"{A}: Not Supported"]
+
+
 def test_a_gpu_that_is_lost_in_a_round_leaves_that_round_without_joules(fake_nvml, rapl_tree):
     state = fake_nvml()
     meter = open_meter(Metering(), [A])

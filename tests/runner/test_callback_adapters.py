@@ -3,9 +3,11 @@ installed."""
 
 from __future__ import annotations
 
+import http.server
 import json
 import math
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +148,44 @@ def test_mlflow_has_one_run_with_its_input_and_every_round_however_often_it_was_
     check_same(points(client, other, "clock_s"), finite(rows, "clock_s"))
 
 
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        ("http://me:secret@127.0.0.1:9/lab", "http://127.0.0.1:9/lab (connection refused)"),
+        ("http://[::1", "http://[::1 (invalid ipv6 url)"),
+    ],
+)
+def test_an_mlflow_server_that_does_not_answer_is_named_before_the_run(
+    server, shown, hpctrip, tiny, monkeypatch
+):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    refused = hpctrip("check", tiny, "-o", "callbacks.mlflow.enabled=true")
+    refused.check_refused([f"no MLflow server at {shown}; start it, set MLFLOW_TRACKING_URI, or go without"])
+    assert hpctrip("check", tiny, "-o", "callbacks.mlflow.enabled=false").code == 0
+
+
+def test_an_mlflow_server_that_refuses_a_question_is_there(monkeypatch):
+    """As one that wants a password does."""
+    pytest.importorskip("mlflow")
+
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(401)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.handle_request, daemon=True)
+        thread.start()
+        monkeypatch.setenv("no_proxy", "*")
+        Mlflow(tracking_uri=f"http://127.0.0.1:{server.server_port}").check()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
 @pytest.fixture
 def parsed(tmp_path):
     """`parsed()`: {(metric, rank or host, phase): value} of the file; every sample has the label of its run."""
@@ -204,19 +244,43 @@ def test_prometheus_has_the_seconds_of_ranks_and_the_joules_of_machines(parsed, 
     assert (
         seconds["1", "train"] == 11 and joules["there", "evaluate"] == 130 and joules["here", "record"] == 200
     )
-    # the same under OpenTelemetry's names: 100 + 110 + 120 + 130 J in 10 + 11 + 12 + 13 s
+    # the same under OpenTelemetry's names
     assert values["hw_energy_joules_total", "there", ""] == 460
-    assert values["hw_power_watts", "there", ""] == pytest.approx(10)
 
 
-def test_power_is_that_of_the_last_round(parsed, facts):
-    callback = Prometheus()
-    callback.start(facts(hosts=("here",)))
-    wall_s, wall_j = totals_of(1, readers=(0,))
-    for totals in ((wall_s, wall_j), (2 * wall_s, 2 * wall_j), (2 * wall_s + 1, 2 * wall_j + 5)):
-        callback.measured(*totals)
+def drawn(rows, facts, *rounds, hosts=("here", "there")):
+    """The metrics after rounds of (wall seconds, joules of each machine; None: not known). Rank 0 is alone on the first
+    machine and waits, rank 1 trains for a tenth of the round."""
+    callback, total_j = Prometheus(), np.full((len(PHASES), len(hosts)), np.nan)
+    callback.start(facts(hosts=hosts))
+    for wall_s, *joules in rounds:
+        known = np.array([np.nan if drawn_j is None else drawn_j / len(PHASES) for drawn_j in joules])
+        total_j = np.where(np.isnan(known), total_j, np.nan_to_num(total_j) + np.nan_to_num(known))
+        callback.measured(np.full_like(total_j, wall_s / 40), total_j)
+        callback.round(replace(rows[0], wall_s=wall_s))
     callback.end("finished")
-    assert parsed()["hw_power_watts", "here", ""] == 5
+
+
+@pytest.mark.parametrize(
+    ("rounds", "here_w", "there_w"),
+    [
+        ([(10.0, 2500.0, 1000.0)], 250, 100),  # whatever the phases take: waiting draws power, too
+        ([(10.0, 2500.0, 1000.0), (4.0, 600.0, 400.0)], 150, 100),  # that of the last round
+        ([(10.0, 2500.0, 1000.0), (4.0, None, 400.0)], None, 100),
+        (
+            [(3.0, 90.0, 30.0), (0.5, 125.0, 50.0), (0.5, None, 75.0), (0.25, 62.5, None)],
+            250,
+            125,
+        ),  # of the last second
+    ],
+)
+def test_power_is_that_of_the_last_round_or_second_whose_joules_are_known(
+    parsed, facts, rows, rounds, here_w, there_w
+):
+    drawn(rows, facts, *rounds)
+    values = parsed()
+    found = [values.get(("hw_power_watts", host, "")) for host in ("here", "there")]
+    assert found == [here_w, there_w]
 
 
 def test_prometheus_counts_all_rounds_of_a_resumed_run_and_its_ranks_anew(parsed, facts, rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import sqlite3
 import textwrap
 import threading
 from typing import Any, ClassVar
@@ -265,6 +266,41 @@ def test_a_callback_that_fails_is_reported_once_and_not_called_again(
     callbacks.end("finished")
     assert warnings == [f"warning: callbacks.mine, {fault}; it is not called again"]
     FREE.set()
+
+
+class Database(Callback):
+    """Keeps the rounds in SQLite, whose connections work in the thread alone that has opened them."""
+
+    _database: Any = None
+
+    def start(self, run):
+        self._database = sqlite3.connect(":memory:")
+        self._database.execute("CREATE TABLE rounds (round INTEGER)")
+
+    def measured(self, wall_s, wall_j):
+        self._database.execute("SELECT * FROM rounds")
+
+    def round(self, row):
+        self._database.execute("INSERT INTO rounds VALUES (?)", (row.round,))
+
+    def end(self, status):
+        assert self._database.execute("SELECT count(*) FROM rounds").fetchone() == (2,)
+        self._database.close()
+        raise RuntimeError("both rounds were there")
+
+
+def test_all_calls_of_a_callback_are_made_in_one_thread_which_ends_with_the_run(rows, tmp_path):
+    before = set(threading.enumerate())
+    callbacks = calls({"mine": Database(), "other": Callback()}, tmp_path, warnings := [])
+    workers = set(threading.enumerate()) - before
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""] and warnings == []
+    callbacks.end("finished")
+    assert warnings == [
+        "warning: callbacks.mine, end: RuntimeError: both rounds were there; it is not called again"
+    ]
+    for worker in workers:
+        worker.join(60)
+    assert len(workers) == 2 and not any(worker.is_alive() for worker in workers)
 
 
 def test_ctrl_c_during_a_callback_ends_the_run(rows, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from hpctrip.config.identity import flat, neutral_keys
 from hpctrip.config.inputs import read_layers, resolved
 from hpctrip.runner.experiment import Experiment, experiment_of, merge_layers, read_input, resolve
 from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.times import moment_us
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +46,40 @@ def test_units_reach_the_components_as_si(files):
         files('network = {update_bytes = "2 GB", near_distance_m = "10 mi"}\n')
     ).experiment.network
     assert network.update_bytes == 2e9 and network.near_distance_m == pytest.approx(16093.44)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "2024-05-01",
+        "2024-05-01T00:30:00",
+        "2024-05-01 00:30:00.5",
+        "2024-05-01T00:30:00Z",
+        "2024-05-01T02:30:00+02:00",
+    ],
+)
+def test_a_date_is_taken_with_and_without_quotes_in_a_file_and_on_the_command_line(start, files):
+    """As `check` prints it; TOML has dates of its own."""
+    tables = 'carbon = {kind = "csv", path = "c.csv", start = %s}\npower = {kind = "csv", path = "p.csv", start = %s}'
+    for text in (start, f"'{start}'"):
+        found = [
+            read_input(files(tables % (text, text))),
+            read_input(
+                [],
+                [
+                    "carbon.kind=csv",
+                    "carbon.path=c.csv",
+                    f"carbon.start={text}",
+                    "power.kind=csv",
+                    "power.path=p.csv",
+                    f"power.start={text}",
+                ],
+            ),
+        ]
+        for made in found:
+            experiment = made.experiment
+            assert moment_us(experiment.carbon.start) == moment_us(experiment.power.start) == moment_us(start)
+            assert experiment_of(tomllib.loads(made.toml)) == experiment
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "inputs").glob("*.toml")), ids=lambda path: path.stem)

@@ -42,6 +42,38 @@ def test_pytorch_loads_the_exported_model(trained, hpctrip, tiny, tmp_path):
         assert file.metadata()["round"] == "1" and "max_rounds = 1" in file.metadata()["input_toml"]
 
 
+TIED = """
+import torch
+from torch import nn
+
+
+class Tied(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.flat, self.first, self.second = nn.Flatten(), nn.Linear(784, 784), nn.Linear(784, 784)
+        self.last = nn.Linear(784, num_classes)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.ones(()))
+        self.last.register_buffer("scale", self.scale)
+
+    def forward(self, x):
+        return self.last(self.second(self.first(self.flat(x)).relu())) * self.scale
+"""
+
+
+def test_pytorch_loads_tied_weights_under_all_of_their_names(hpctrip, tiny, tmp_path):
+    (tmp_path / "net.py").write_text(TIED)
+    out, model = tmp_path / "run.h5", f"workload.model={tmp_path}/net.py:Tied"
+    done = hpctrip("run", tiny, "-o", model, "-o", "stop.max_rounds=1", "--out", out)
+    assert done.code == 0, done.err
+    assert hpctrip("export", out, "--model", tmp_path / "m.safetensors").code == 0
+    experiment = read_input([str(tiny)], [model]).experiment
+    built = experiment.workload.task(experiment.seed).build_model()
+    built.load_state_dict(load_file(tmp_path / "m.safetensors"), strict=True)
+    assert built.second.weight is built.first.weight and built.last.scale is built.scale
+    assert digest(flatten(built)) == open_run(out).meta["params_digest"]
+
+
 def test_a_model_of_one_checkpoint_and_tables_together(trained, hpctrip, tmp_path):
     _, file, _ = newest(trained)
     assert hpctrip("export", file, "--model", tmp_path / "a.safetensors").code == 0

@@ -384,9 +384,21 @@ def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lo
     ) as caught:
         run(out)
     assert caught.value.exit_code == 1 and verify(open_run(out)) == []
+    assert str(caught.value).endswith(f"; resume with: python -m hpctrip resume {out}")
     assert len(open_run(out).rounds) >= 2
     monkeypatch.undo()
     assert_same(resume(out), undisturbed)
+
+
+def test_a_full_disk_without_a_checkpoint_promises_none(tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(
+        HpctripError, match=r"No space left on device; free some space or choose another place$"
+    ):
+        run(tmp_path / "run.h5")
 
 
 def test_checkpoints_keep_within_their_share_of_the_wall_time(undisturbed, monkeypatch):
@@ -500,6 +512,19 @@ def test_a_signal_at_another_rank_is_named_with_its_host(interruption, undisturb
     judge = interruption([0.0], "a", "b", "c")
     why = judge.reason([0, 0, signal.SIGTERM], undisturbed.history(), 0.0)
     assert why == "SIGTERM received by rank 2 on c"
+
+
+@pytest.mark.parametrize(("lines", "code"), [((), 0), (("-o", "interrupt.job_s=0.001"), 85)])
+def test_a_signal_in_the_last_moments_changes_no_exit_code(tiny, tmp_path, lines, code):
+    """Its results are whole by then, and a job script acts on the code."""
+    program = (
+        "import atexit, os, signal, sys; from hpctrip.cli.main import main;"
+        "[atexit.register(os.kill, os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)]; main()"
+    )
+    command = [sys.executable, "-c", program, "run", tiny, *lines, "--out", tmp_path / "run.h5"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == code, ended
+    assert open_run(tmp_path / "run.h5").status == ("interrupted" if code else "finished")
 
 
 def test_handlers_only_set_a_flag_and_are_put_back():

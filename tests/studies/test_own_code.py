@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 import hpctrip as library
 from hpctrip.runner.experiment import POLICIES
+from hpctrip.studies.studies import sweep_study
 
 ROOT = Path(library.__file__).parents[1]
 
@@ -26,6 +28,8 @@ class Nearest(Policy):
     """The nearest site."""
 
     kind = "nearest"
+    word: str = ""
+    reach: int = 1
 
     def select(self, sites, history, rng):
         return Decision(sites.distance_m.argsort()[:1])
@@ -140,6 +144,17 @@ def test_a_sweep_makes_its_runs_with_paths_of_the_command_line(hpctrip, source):
     finished(source.parent / "results/mine-sweep_workload.model")
 
 
+def test_the_values_of_a_sweep_are_read_by_the_keys_of_a_plug_in(source):
+    study = sweep_study(
+        ["src/in.toml"], Path("out"), ["policy.reach=1e1"], ["policy.word=1e5,007", "seed=1e0"], []
+    )
+    policies = [entry.run_input.experiment.policy for entry in study.entries]
+    assert [(policy.word, policy.reach) for policy in policies] == [("1e5", 10), ("007", 10)]
+    assert [entry.name for entry in study.entries] == [
+        f"policy.word = {word}, seed 1" for word in ("1e5", "007")
+    ]
+
+
 def test_python_makes_a_study_of_a_model_in_the_working_folder(source):
     (source.parent / "net.py").write_text(CODE.replace('"nearest"', '"other"'))
     swept = library.study("src/in.toml", {"workload.model": "net.py:Wide"}, sweeps={"seed": [0, 1]}, out="py")
@@ -150,10 +165,21 @@ def test_an_artifact_runs_in_a_copy_without_the_files_that_it_was_made_from(hpct
     """The commands of its README, with a plug-in, a module beside it, a model, and files of sites and power."""
     (source / "acts.py").write_text("from torch.nn import ReLU as act")
     (source / "points.py").write_text(CODE.replace("nn.ReLU()", "act()") + "\nfrom acts import act\n")
-    study = ("study", "src/st.toml", "-o", "workload.model=src/points.py:Wide", "--out", "results")
+    study = (
+        "study",
+        "src/st.toml",
+        "-o",
+        "workload.model=src/points.py:Wide",
+        "--sweep",
+        "train.lr=1e-2",
+        "--out",
+        "results",
+    )
     assert hpctrip(*study).code == 0
     (done := hpctrip(*study, "--artifact", "made")).out == "artifact: made, 1 of 1 runs\n", done.err
     artifact = (tmp_path / "made").rename(tmp_path / "copy")
+    axes = tomllib.loads((artifact / "study.toml").read_text())["axis"]
+    assert [axis["values"] for axis in axes] == [["points.py:Wide"], [0.01]]
     source.rename(tmp_path / "away")
     (run_input,) = (artifact / "inputs").glob("*.toml")
     assert str(tmp_path) not in run_input.read_text() + (artifact / "study.toml").read_text()

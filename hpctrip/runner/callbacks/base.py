@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any, ClassVar
 
@@ -47,10 +48,10 @@ class Callback(Component):
     """Base of all round callbacks. Rank 0 calls them: `start` once, `measured` and `round` after every recorded round,
     `end` once. The other ranks meanwhile train the next round.
 
-    A call may take 10 s. A callback that raises or takes longer is disabled, with one warning line, and the run goes
-    on. A callback changes no result: it must not write into the rows and arrays that it receives. It can end the run,
-    if `round` returns a text: the round in progress is finished, then the run ends as by a stop rule, and the results
-    file records the text as the reason.
+    All calls come from one thread of the callback's own. A call may take 10 s. A callback that raises or takes longer
+    is disabled, with one warning line, and the run goes on. A callback changes no result: it must not write into the
+    rows and arrays that it receives. It can end the run, if `round` returns a text: the round in progress is finished,
+    then the run ends as by a stop rule, and the results file records the text as the reason.
 
     The fields of a callback are its keys in the input, as for every component; names of attributes that it changes
     begin with an underscore. In a plug-in:
@@ -126,6 +127,7 @@ class Callbacks:
         rank."""
         self._say, self._phase = say, phase or Phase()
         self._active = {name: each for name, each in callbacks.items() if each.enabled}
+        self._workers = {name: Worker() for name in self._active}
         for name, callback in list(self._active.items()):
             self._call(name, "start", max(LIMIT_S, callback.start_limit_s), callback.start, run)
 
@@ -143,13 +145,15 @@ class Callbacks:
         """Report the end of the run."""
         for name, callback in list(self._active.items()):
             self._call(name, "end", LIMIT_S, callback.end, status)
+        for worker in self._workers.values():
+            worker.close()
         self._active = {}
 
     def _call(self, name: str, when: str, limit_s: float, function: Callable, *args: Any) -> Any:
         """Return `function(*args)`. If it fails, print a warning, drop the callback and return None."""
         self._phase.enter("record", self._phase.round)  # the watchdog's limit is one call's
         try:
-            return bounded(lambda: function(*args), limit_s)
+            return self._workers[name].call(lambda: function(*args), limit_s)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
@@ -157,24 +161,37 @@ class Callbacks:
             self._say(f"warning: callbacks.{name}, {when}: {cause(error)}; it is not called again")
 
 
-def bounded(call: Callable[[], Any], limit_s: float) -> Any:
-    """Return `call()`, run in a daemon thread. Raises its error, and TimeoutError after `limit_s` seconds: the thread
-    is then abandoned, as Python cannot interrupt it, and the process does not wait for it at its end."""
-    future: Future[Any] = Future()
+class Worker:
+    """A thread that makes all calls of one callback, so that `round` may use what `start` has opened in it, such as a
+    connection to a database. The process does not wait for it at its end."""
 
-    def work() -> None:
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        Thread(target=self._work, daemon=True).start()
+
+    def call(self, function: Callable[[], Any], limit_s: float) -> Any:
+        """Return `function()`, run in the thread. Raises its error, and TimeoutError after `limit_s` seconds: the
+        thread is then abandoned, as Python cannot interrupt it."""
+        future: Future[Any] = Future()
+        self._calls.put((future, function))
         try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
+            return future.result(limit_s)
+        except TimeoutError:
+            if future.done():
+                raise
+            raise TimeoutError(f"not done within {limit_s:g} s") from None
 
-    Thread(target=work, daemon=True).start()
-    try:
-        return future.result(limit_s)
-    except TimeoutError:
-        if future.done():
-            raise
-        raise TimeoutError(f"not done within {limit_s:g} s") from None
+    def close(self) -> None:
+        """End the thread after its last call."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while call := self._calls.get():
+            future, function = call
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
 
 
 def _report(callback: Callback, row: RoundRow, wall_s: np.ndarray, wall_j: np.ndarray) -> str | None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
+from functools import lru_cache
+from http.client import HTTPException
 from pathlib import Path
+from ssl import SSLError
 from typing import Any, ClassVar
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from pydantic import Field, field_validator
 
-from hpctrip.base.errors import require
+from hpctrip.base.errors import InputError, require
 from hpctrip.config.identity import flat, identity
 from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
 from hpctrip.sim.rounds import RoundRow
@@ -22,7 +28,24 @@ _LONGEST_PARAM = 500
 """Longest parameter, in characters, that every version of MLflow takes."""
 _BATCH = 100
 """Largest number of parameters in one request; for metrics the limit is higher."""
+_ANSWER_S = 5.0
+"""Longest time to wait for an answer of the server."""
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+
+
+@lru_cache
+def _silence(address: str, minute: int) -> str:
+    """Why no server answers at an address; empty if one does, whatever it says. MLflow itself would try for a minute,
+    and not say why. Asked once a `minute`: a study checks each of its runs."""
+    try:
+        urlopen(address, timeout=_ANSWER_S).close()
+    except HTTPError:
+        pass
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        if not isinstance(reason, SSLError):  # MLflow has settings for certificates
+            return (getattr(reason, "strerror", "") or str(reason)).lower()
+    return ""
 
 
 @CALLBACKS.add
@@ -59,13 +82,19 @@ class Mlflow(Callback):
         return uri
 
     def check(self) -> None:
-        """The packages, with those of the database beside the results where that is used."""
-        database = () if self._store() else ("sqlalchemy", "alembic")
-        require('callbacks: kind = "mlflow"', "mlflow", "mlflow", *database)
+        """The packages, with those of the database beside the results where that is used, and the server."""
+        place, store = 'callbacks: kind = "mlflow"', self._store()
+        require(place, "mlflow", "mlflow", *(() if store else ("sqlalchemy", "alembic")))
+        address = re.sub("//[^/]*@", "//", store or "")  # without a password
+        is_server = address.startswith(("http://", "https://"))
+        if is_server and (reason := _silence(address, int(time.monotonic() // 60))):
+            way_out = "start it, set MLFLOW_TRACKING_URI, or go without: callbacks.mlflow.enabled = false"
+            raise InputError(place, f"no MLflow server at {address} ({reason})", way_out)
 
     def start(self, run: RunFacts) -> None:
         """Find the run of an earlier start or create one; log the rounds that it lacks."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # more take longer than a call may
         from mlflow import MlflowClient
         from mlflow.entities import Param
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,19 @@ _PACE_S = 1.0
 """Seconds between two writings: a scrape every few seconds is usual."""
 
 
+def _power_w(recent: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    """{machine: its mean power} in the last rounds, those without a joule left out: theirs are not known. A second of
+    rounds, as the joules and the seconds of a short one do not end at the same moment."""
+    powers_w = {}
+    for host in recent[-1][1]:
+        drawn = [
+            (s, after.get(host, 0.0) - before.get(host, 0.0)) for (_, before), (s, after) in pairwise(recent)
+        ]
+        if known := [(seconds, joules) for seconds, joules in drawn if joules]:
+            powers_w[host] = sum(joules for _, joules in known) / sum(seconds for seconds, _ in known)
+    return powers_w
+
+
 @CALLBACKS.add
 class Prometheus(Callback):
     """Writes the file FILE.h5.prom on rank 0's machine, replaced atomically after a round: `hpctrip_rounds_total`,
@@ -29,7 +43,8 @@ class Prometheus(Callback):
     The wall time of every rank, `hpctrip_phase_seconds_total`, also has the labels `rank`, `host` and `phase`; the
     energy of every machine, `hpctrip_energy_joules_total`, has `host` and `phase`. These two count from this start of
     the run, the others from its first round. `hw_energy_joules_total` and `hw_power_watts` are the energy of every
-    machine and its mean power in the last round under OpenTelemetry's names (hw.energy, hw.power)."""
+    machine and its mean power in the last round, or in those of the last second, under OpenTelemetry's names
+    (hw.energy and hw.power)."""
 
     kind: ClassVar[str] = "prometheus"
     folder: PathName | None = Field(None, min_length=1)
@@ -51,7 +66,8 @@ class Prometheus(Callback):
     _wall_s: np.ndarray
     _wall_j: np.ndarray
     """Totals of the ranks, [phases, ranks]."""
-    _power_w: dict[str, float]
+    _recent: list[tuple[float, dict[str, float]]]
+    """(wall seconds, {machine: its joules since the start}) of the last rounds, and of the one before them."""
     _due: float = 0.0
 
     def check(self) -> None:
@@ -65,7 +81,7 @@ class Prometheus(Callback):
         what, hint = "not a file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
         refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
         remove_leftovers(self._file)
-        self._label, self._hosts, self._power_w = {"run": run.path.name}, {}, {}
+        self._label, self._hosts, self._recent = {"run": run.path.name}, {}, [(0.0, {})]
         for rank, host in enumerate(run.hosts):
             self._hosts.setdefault(host, []).append(rank)
         self._wall_s = np.zeros((len(PHASES), len(run.hosts)))
@@ -75,16 +91,15 @@ class Prometheus(Callback):
         self._write()
 
     def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
-        """Replace the totals; the power of a machine is that since they were last replaced."""
-        before_j, before_s = self._energy_j(), self._wall_s.sum(axis=0)
+        """Replace the totals."""
         self._wall_s, self._wall_j = wall_s, wall_j
-        for host, joules in self._energy_j().items():
-            if (seconds := float((wall_s.sum(axis=0) - before_s)[self._hosts[host]].max())) > 0:
-                self._power_w[host] = (joules - before_j.get(host, 0.0)).sum() / seconds
 
     def round(self, row: RoundRow) -> None:
         """Count a round. It is written at most a second later, as rounds may be shorter than that."""
         self._count(row)
+        self._recent.append((row.wall_s, {host: float(j.sum()) for host, j in self._energy_j().items()}))
+        while sum(seconds for seconds, _ in self._recent[2:]) >= _PACE_S:
+            del self._recent[0]
         if time.monotonic() >= self._due:
             self._write()
 
@@ -150,7 +165,7 @@ class Prometheus(Callback):
             totals_j = {host: totals.sum() for host, totals in energy_j.items()}
             for kind, name, doc, by_host in (
                 ("counter", "energy_joules", "Energy (OpenTelemetry's hw.energy).", totals_j),
-                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", self._power_w),
+                ("gauge", "power_watts", "Power (OpenTelemetry's hw.power).", _power_w(self._recent)),
             ):
                 labels = [({"host": h, "hw_id": h, "hw_type": "host"}, value) for h, value in by_host.items()]
                 yield self._family(kind, name, doc, labels, prefix="hw_")
