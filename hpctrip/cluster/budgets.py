@@ -10,14 +10,17 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.series import Signal, read_signal
+from hpctrip.base.series import Signal
 from hpctrip.base.units import J_PER_KWH, Seconds, Watts
 from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.grid.signals import SiteSignal
+from hpctrip.sim.series import joined, rows_of
+from hpctrip.sim.times import read_times, time_column
 
 _LOW_W = 100.0
 """A limit that is never higher is less than any cluster draws: its unit is likely another one."""
@@ -104,7 +107,14 @@ class FileBudget(Budget):
         return "at its first time" if self.start_s is None else f"{self.start_s:.12g} s"
 
     def _signal(self, path: str, column: str) -> Signal:
-        return read_signal(path, column, f"budget.path = {path!r}", self.start_s)
+        """The values in a column of the file, which start again at their end."""
+        table = read_table(path, f"budget.path = {path!r}", may_comment=True)
+        value = table.numbers(column)
+        table.refuse(column, (value < 0) | (value > 1e12), "is not a number from 0 to 1e12")
+        rows = rows_of(table, read_times(table, time_column(table)), column, value)
+        series = joined([rows], table.place, np.inf)
+        (signal,) = series.signals()
+        return signal if self.start_s is None else signal.begun_at(self.start_s - series.time_us[0] / 1e6)
 
 
 @BUDGETS.add

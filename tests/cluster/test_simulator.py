@@ -196,7 +196,7 @@ def test_jobs_without_seconds_of_their_own_begin_with_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "text", "problem"),
     [
-        ({}, "0,5000\n0.3,700\n", "column time_s has a median interval of 0.3 s; a file has 1 s to 1 day"),
+        ({}, "0,5000\n0.3,700\n", "column time_s has a median interval of 0.3 s; a series has 1 s to 1 day"),
         ({}, "0,5000\n300000,700\n", "column time_s has a median interval of 300000 s"),
         ({"watts": 5.0, "path": None}, "", "start_s needs path"),
     ],

@@ -121,7 +121,7 @@ def test_a_dated_trace_begins_within_a_step_and_is_cut_to_the_calendar_of_others
 
 def test_traces_that_begin_anywhere_have_no_moment_of_start(path):
     assert Trace(path=path).supply(1, 1).calendar is None
-    with pytest.raises(InputError, match="needs a trace with dates"):
+    with pytest.raises(InputError, match="needs data with dates"):
         Trace(path=path, offsets=False, start="2022-01-01").supply(1, 1)
     with pytest.raises(ValueError, match="start needs offsets = false"):
         Trace(path=path, start="2022-01-01")
@@ -131,12 +131,12 @@ def test_without_a_file_it_follows_the_synthetic_month_and_says_so():
     supply = Trace(offsets=False).supply(num_sites=3, seed=1)
     domain = indices(supply)
     assert supply.synthetic
-    assert supply.at(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
+    assert supply.at(0) == pytest.approx(1 - synthetic_traces(2019).value[domain, 0])
 
 
 def test_the_runs_seed_moves_the_sites_but_not_the_synthetic_month():
     one, other = (Trace().supply(num_sites=100, seed=seed) for seed in (1, 2))
-    assert np.array_equal(one.traces.util, other.traces.util)
+    assert np.array_equal(one.traces.value, other.traces.value)
     assert (one.describe()["trace_domain"] != other.describe()["trace_domain"]).any()
 
 
@@ -216,8 +216,12 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
     ("text", "keys", "complaint"),
     [
         ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "does not tell the unit of the column 'a'; write e.g. a_kw"),
-        ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has not one column of times, time or time_s"),
-        ("timestamp,a_w,b_w\n0,1,1\n60,1,1\n", {}, "rename the column of times to time"),
+        ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has no column of times among its columns hour, a_w, b_w"),
+        (
+            "timestamp,a_w,b_w\n0,1,1\n60,1,1\n",
+            {},
+            "name one column of times: time (ISO 8601), or time_s, time_ms, time_us (numbers)",
+        ),
         ("time_s;a_w;b_w\n0;1;1\n60;1;1\n", {}, "fields are separated by commas, not semicolons"),
         ("time_s,a_kwh,b_w\n0,1,1\n60,1,1\n", {}, "divide by the hours of a step, and name it e.g. a_kw"),
         ("time_s,a_w,b_w\n0,1,-5\n60,1,1\n", {}, "line 2: b_w = '-5' is outside 0 to 1e"),
@@ -229,11 +233,11 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
             {"sites": {"name": ["a", "c"]}},
             "names 'c', of which there is no power",
         ),
-        ("time_s,a_w,b_w\n0,1,1\n0,1,2\n60,1,1\n", {}, "value 1 of b at time 0 contradicts another row"),
+        ("time_s,a_w,b_w\n0,1,1\n0,1,2\n60,1,1\n", {}, "line 3: holds 1 and 2 of b at 0 s; keep one of them"),
         (
             "time_s,a_w,b_w\n0,1,1\n60,1,1\n",
             {"start": "2024-05-01"},
-            "power.start = '2024-05-01': needs a trace with",
+            "power.start = '2024-05-01': needs data with",
         ),
     ],
 )

@@ -263,7 +263,7 @@ def test_keys_that_cannot_be_are_refused(keys, problem):
 def test_zones_without_a_common_time_are_refused(tmp_path):
     hourly(tmp_path, "A")
     hourly(tmp_path, "B", hours=range(100, 120))
-    with pytest.raises(InputError, match="its zones have no time in common"):
+    with pytest.raises(InputError, match="its series have no time in common"):
         signal("csv", path=str(tmp_path))
     with pytest.raises(InputError, match="names no file"):
         signal("csv", path=str(tmp_path / "*.txt"))

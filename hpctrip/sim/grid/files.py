@@ -1,8 +1,6 @@
-"""Signals of the grid that are read from dated files: CSV, Electricity Maps, Britain's Carbon Intensity API.
+"""Signals of the grid that are read from files: CSV, Electricity Maps, Britain's Carbon Intensity API.
 
-A value holds until the next one. A missing or empty value is bridged by the one before it, as long as no gap is longer
-than `longest_gap_s`; equal repeated rows count once, and rows may be in any order. All zones begin and end where the
-shortest does, and so do all dated series of a run.
+The rules for rows, gaps, and the common time of the zones are those of `hpctrip/sim/series.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import PathName, matching, read_unpacked
-from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Seconds
 from hpctrip.config.sources import Reads, files_in
-from hpctrip.sim.calendar import Calendar, shared
+from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
+from hpctrip.sim.series import joined, rows_of
 from hpctrip.sim.sites import SitePlacement
-from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, column_us, moment_us, moments_us, utc
+from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, read_times
 
 _PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
 _MASSES_PER_KWH = {"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237}
@@ -66,8 +64,8 @@ def signal_files(value: str) -> list[Path]:
 class FileSignal(SignalModel):
     """Base of the signals from files."""
 
-    contradiction: ClassVar[str] = "keep one of them"
-    """Way out where two rows of a zone and time differ."""
+    hint: ClassVar[str] = ""
+    """End of the way out where two rows of a zone and time differ."""
     path: Annotated[PathName, Reads(find=signal_files)]
     """A file, a folder or a pattern of files, of one or several zones."""
     start: Moment | None = None
@@ -81,44 +79,42 @@ class FileSignal(SignalModel):
     """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
-        """The rows of one file: zone, time_us (since 1970), value for a kilowatt-hour (NaN: missing), and rank; a value
-        of higher rank replaces others of its zone and time. Raises InputError that names file, line and value."""
+        """The rows of one file, as by `rows_of`: zones, and values for a kilowatt-hour. A value of higher `rank`
+        replaces others of its zone and time. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """Read the files and assign a zone to every site."""
-        files = []
-        for path in signal_files(self.path):
-            place = f"{table}.path = {str(path)!r}"
-            files.append(self.read(path, place).assign(place=place))
-            if files[-1].empty:
-                raise InputError(place, "holds no values")
-        zones = {
-            str(name): _clean(rows, table, self.longest_gap_s, self.contradiction)
-            for name, rows in pd.concat(files).groupby("zone")
-        }
-        highest = max(float(rows.value.abs().max()) for rows in zones.values())
-        low, high = _USUAL[table]
+        files = [
+            self.read(path, f"{table}.path = {str(path)!r}").dropna(subset="value")
+            for path in signal_files(self.path)
+        ]
+        place, low = f"{table}.path = {self.path!r}", LOWEST[table]
+        zones = joined(files, place, self.longest_gap_s, hint=self.hint)
+        wrong, _ = np.nonzero((zones.value < low) | (zones.value > HIGHEST))
+        if len(wrong):
+            values, name = zones.value[wrong[0]], zones.names[wrong[0]]
+            worst = values.min() if values.min() < low else values.max()
+            raise InputError(
+                place, f"holds {worst:g} of {name}", f"a kilowatt-hour has {low:g} to {HIGHEST:g}"
+            )
+        highest, (low, high) = float(np.abs(zones.value).max()), _USUAL[table]
         if 0 < highest < low or highest > high:
             _logger.warning(
-                "%s.path = %r: the highest value is %g for a kilowatt-hour; if it is in another unit, set %s.unit",
-                *(table, self.path, highest, table),
+                "%s: the highest value is %g for a kilowatt-hour; if it is in another unit, set %s.unit",
+                *(place, highest, table),
             )
-        first_us = max(int(rows.time_us.iloc[0]) for rows in zones.values())
-        # the last value holds for the median time between two
-        end_us = min(int(rows.time_us.iloc[-1] + rows.time_us.diff().median()) for rows in zones.values())
-        if end_us <= first_us:
-            place = f"{table}.path = {self.path!r}"
-            raise InputError(place, "its zones have no time in common", "give files of one period")
-        calendar = Calendar(first_us, end_us, None if self.start is None else moment_us(self.start))
-        shared({table: calendar})  # its start lies within the data
+        calendar = zones.calendar(table, self.start)
+        if calendar:
+            shared({table: calendar})  # its start lies within the data
+        offset_s = calendar.offset_s if calendar else 0.0
         return GridSignal(
-            list(zones),
-            [_cut(rows, calendar) for rows in zones.values()],
-            self._zones(list(zones), table, sites, num_sites, seed),
-            any("synthetic" in rows.place.iloc[0].lower() for rows in zones.values()),
-            calendar.offset_s,
-            np.inf if self.at_end == "wrap" else calendar.duration_s - calendar.offset_s,
+            zones.names,
+            zones.signals(),
+            self._zones(zones.names, table, sites, num_sites, seed),
+            zones.synthetic,
+            offset_s,
+            np.inf if self.at_end == "wrap" else zones.duration_s - offset_s,
             table,
             calendar,
         )
@@ -138,42 +134,6 @@ class FileSignal(SignalModel):
         return np.array([names.index(name) for name in wanted], dtype=np.int64)
 
 
-def _clean(rows: pd.DataFrame, table: str, longest_gap_s: float, way_out: str) -> pd.DataFrame:
-    """The values of one zone by rising time, without missing ones. InputError where one is out of range, rows
-    contradict each other (with this way out) or a gap is too long."""
-    place, name = rows.place.iloc[0], rows.zone.iloc[0]
-    rows = rows.dropna()
-    rows = rows[rows["rank"] == rows.groupby("time_us")["rank"].transform("max")]
-    rows = rows.drop_duplicates(["time_us", "value"]).sort_values(["time_us", "value"])
-    low = LOWEST[table]
-    wrong = rows.value[(rows.value < low) | (rows.value > HIGHEST)]
-    if len(rows) < 2:
-        raise InputError(place, f"holds {len(rows)} values of {name}", "give two or more")
-    if len(wrong):
-        problem = f"holds {wrong.iloc[0]:g} of {name}"
-        raise InputError(place, problem, f"a kilowatt-hour has {low:g} to {HIGHEST:g}")
-    twice = rows[rows.time_us.duplicated(keep=False)]
-    if len(twice):
-        one, other = twice.value.iloc[:2]
-        problem = f"holds {one:g} and {other:g} of {name} at {utc(twice.time_us.iloc[0])} UTC"
-        raise InputError(place, problem, way_out)
-    steps_s = np.diff(rows.time_us) / 1e6
-    if steps_s.max() > longest_gap_s:
-        at = int(steps_s.argmax())
-        raise InputError(
-            place,
-            f"has no value of {name} for {steps_s[at] / 3600:g} h after {utc(rows.time_us.iloc[at])} UTC",
-            f"fill the gap, or raise {table}.longest_gap_s (now {longest_gap_s:g})",
-        )
-    return rows
-
-
-def _cut(rows: pd.DataFrame, calendar: Calendar) -> Signal:
-    """The values within the dates of a calendar."""
-    start_s = (rows.time_us.to_numpy() - calendar.first_us) / 1e6
-    return Signal(start_s, rows.value.to_numpy(), np.inf).cut(0.0, calendar.duration_s)
-
-
 @SIGNALS.add
 class CsvSignal(FileSignal):
     """CSV files with a column of times and a column of values per kilowatt-hour. Each file, or each value of a column,
@@ -186,9 +146,9 @@ class CsvSignal(FileSignal):
     kind = "csv"
     rules = 2
     """2: times that clocks show twice in rows of falling time; all dated series begin at one moment."""
-    contradiction = f"keep one of them{SHOWN_TWICE}"
+    hint = SHOWN_TWICE
     time_column: str = "time"
-    """Column of the start times of values: ISO 8601."""
+    """Column of the start times of values: ISO 8601, or numbers if its name ends in their unit, as in `time_s`."""
     value_column: str = "per_kwh"
     """Column of the values: grams of CO2 in [carbon], money in [price]. Empty: missing."""
     zone_column: str | None = None
@@ -205,9 +165,8 @@ class CsvSignal(FileSignal):
         table.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
         stem = path.name.partition(".")[0]
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
-        time_us = column_us(table, self.time_column, self.timezone, zones)
         value = table.numbers(self.value_column, may_lack=True) * _FACTORS[self.unit]
-        return pd.DataFrame({"zone": zones, "time_us": time_us, "value": value, "rank": 0})
+        return rows_of(table, read_times(table, self.time_column, self.timezone, zones), zones, value)
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal; InputError where a price is in a mass, and where the column's name tells another unit."""
@@ -252,7 +211,7 @@ class ElectricityMaps(FileSignal):
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Read the publisher's columns, whose wording has changed over the years."""
-        table = read_table(path, place)
+        table = read_table(path, place, may_comment=True)
         which = "direct" if self.intensity == "direct" else "LCA|life cycle"
         pattern = re.compile(rf"carbon intensity.*({which})", re.IGNORECASE)
         columns = list(filter(pattern.search, table.columns))
@@ -265,9 +224,8 @@ class ElectricityMaps(FileSignal):
             raise InputError(place, problem, 'use kind = "csv" for other units')
         zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
         table.require("Datetime (UTC)", zone)
-        time_us = column_us(table, "Datetime (UTC)")
-        value = table.numbers(columns[0], may_lack=True)
-        return pd.DataFrame({"zone": table.texts(zone), "time_us": time_us, "value": value, "rank": 0})
+        times, value = read_times(table, "Datetime (UTC)"), table.numbers(columns[0], may_lack=True)
+        return rows_of(table, times, table.texts(zone), value)
 
 
 @SIGNALS.add
@@ -294,8 +252,11 @@ class UkCarbonIntensity(FileSignal):
                 (zone, half_hour["from"], *self._intensity(**half_hour["intensity"]))
                 for zone, half_hour in _half_hours(json.loads(text)["data"])
             ]
-            frame = pd.DataFrame(rows, columns=["zone", "time_us", "value", "rank"])
-            return frame.assign(time_us=moments_us(frame["time_us"])).astype({"value": float})
+            frame = pd.DataFrame(rows, columns=["series", "time_us", "value", "rank"]).astype(
+                {"value": float}
+            )
+            of_file = {"place": place, "line": 0, "is_dated": True, "synthetic": False}
+            return frame.assign(time_us=moments_us(frame["time_us"]), **of_file)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             problem = f"is not an answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
             raise InputError(place, problem, "give one as it was sent") from None

@@ -1,0 +1,198 @@
+"""Series in files: the power of sites and of power domains, carbon, prices, the limits of a cluster.
+
+One reader and one set of rules for all of them. A format is a function that gives the rows of a file (`rows_of`), in
+units that it states; `joined` makes one `Series` of the rows of all files:
+
+* Rows may be in any order, and equal ones count once. A value holds until the next one, the last one for the median
+  step of its series.
+* A missing value takes the one before it, at the beginning the one after it, in gaps up to `longest_gap_s`.
+* All series begin and end where the shortest does.
+
+Shapes: R rows, Z series, T times.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hpctrip.base.csv import Table
+from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
+from hpctrip.base.series import Signal
+from hpctrip.sim.calendar import Calendar
+from hpctrip.sim.times import moment_us, utc
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Z series over the same T times. Each value holds until the next time."""
+
+    names: list[str]
+    """[Z]."""
+    time_us: np.ndarray
+    """[T] int64, rising: microseconds since 1970 if the series are dated, else in the files' own clock."""
+    end_us: int
+    """End of the last values."""
+    step_us: int
+    """Median step, of the series that has the shortest."""
+    value: np.ndarray
+    """[Z, T] float64."""
+    is_dated: bool
+    synthetic: bool
+    """Whether any of it was made up."""
+    num_filled: np.ndarray
+    """[Z], steps without a value, which hold another one."""
+    num_cut: np.ndarray
+    """[Z], values cut off because not all series have that time."""
+    cells: Sequence[str] = ()
+    """[Z], e.g. "a", if the series are power domains in cells."""
+
+    @property
+    def start_s(self) -> np.ndarray:
+        """The times from the first on, [T] s."""
+        return (self.time_us - self.time_us[0]) / 1e6
+
+    @property
+    def step_s(self) -> float:
+        """`step_us` in seconds."""
+        return self.step_us / 1e6
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the series, in seconds."""
+        return float(self.end_us - self.time_us[0]) / 1e6
+
+    def signals(self) -> list[Signal]:
+        """[Z] the series, which start again at their end."""
+        return [Signal(self.start_s, values, self.duration_s) for values in self.value]
+
+    def calendar(self, table: str, start: str | None) -> Calendar | None:
+        """The dates of an input table's series, with the moment `start` at which simulated time begins; None where they
+        have none."""
+        if self.is_dated:
+            return Calendar(int(self.time_us[0]), self.end_us, None if start is None else moment_us(start))
+        if start is not None:
+            problem = "needs data with dates: its times do not count from 1970"
+            raise InputError(f"{table}.start = {start!r}", problem, "leave it out")
+        return None
+
+    def on_grid(self) -> Series:
+        """The values at the multiples of the step."""
+        time_us = np.arange(self.time_us[0], self.end_us, self.step_us)
+        at = np.searchsorted(self.time_us, time_us, side="right") - 1
+        return replace(self, time_us=time_us, value=np.ascontiguousarray(self.value[:, at]))
+
+
+def rows_of(
+    table: Table, times: tuple[np.ndarray, bool], series: str | Sequence[str], value: np.ndarray
+) -> pd.DataFrame:
+    """The rows of a file: the series that a row is of, and its value (NaN: missing) at a time of `read_times`."""
+    time_us, is_dated = times
+    rows = pd.DataFrame({"series": series, "time_us": time_us, "value": value, "line": table.lines})
+    return rows.assign(place=table.place, is_dated=is_dated, synthetic="synthetic" in table.comment.lower())
+
+
+def joined(
+    files: Sequence[pd.DataFrame],
+    place: str,
+    longest_gap_s: float,
+    names: Sequence[str] | None = None,
+    hint: str = "",
+) -> Series:
+    """The series in the rows of these files, in the order of `names` (default: sorted), over the time that all cover.
+
+    A row of higher `rank`, where there is this column, replaces others of its series and time. `place` stands for all
+    files in messages; `hint` ends the way out where two rows contradict each other. InputError
+    where they do, where a series has no value or fewer than two rows, where a gap is too long, and where the series
+    have no time in common.
+    """
+    rows = pd.concat(files, ignore_index=True)
+    if rows.empty:
+        raise InputError(place, "holds no values", "give two rows or more")
+    if "rank" in rows:
+        rows = rows[rows["rank"] == rows.groupby(["series", "time_us"])["rank"].transform("max")]
+    if rows.is_dated.nunique() > 1:
+        raise InputError(
+            place, "has dates in some files and other times in others", "give files of one clock"
+        )
+    found = {str(name): _one(of, longest_gap_s, hint) for name, of in rows.groupby("series")}
+    names = list(found if names is None else names)
+    each = [found[name] for name in names]
+    first_us, end_us = max(one.first_us for one in each), min(one.end_us for one in each)
+    if end_us <= first_us:
+        raise InputError(place, "its series have no time in common", "give files of one period")
+    time_us = np.unique(np.concatenate([[first_us], *(one.time_us for one in each)]))
+    time_us = time_us[(time_us >= first_us) & (time_us < end_us)]
+    num_inside = np.array([np.isin(one.time_us, time_us).sum() for one in each])
+    num_steps = np.array([round((end_us - first_us) / one.step_us) for one in each])
+    num_filled = np.maximum(num_steps - num_inside, 0)
+    num_cut = np.array([len(one.time_us) for one in each]) - num_inside
+    if longest_gap_s < np.inf and (num_filled.any() or num_cut.any()):
+        _logger.warning(
+            "%s: %d of %d values are missing, and the one before holds; %d are cut off, outside the time common to all "
+            "%d series",
+            *(place, num_filled.sum(), num_steps.sum(), num_cut.sum(), len(each)),
+        )
+    value = np.stack([one.at(time_us) for one in each])
+    is_dated, synthetic = bool(rows.is_dated.iloc[0]), bool(rows.synthetic.any())
+    step_us = min(one.step_us for one in each)
+    return Series(names, time_us, end_us, step_us, value, is_dated, synthetic, num_filled, num_cut)
+
+
+class _One(NamedTuple):
+    """One series: the time of its first row, the end of its last, their median step, and K values by rising time."""
+
+    first_us: int
+    end_us: int
+    step_us: int
+    time_us: np.ndarray
+    value: np.ndarray
+
+    def at(self, time_us: np.ndarray) -> np.ndarray:
+        """The values at these times [T]."""
+        last = np.searchsorted(self.time_us, time_us, side="right") - 1
+        return self.value[np.maximum(last, 0)]
+
+
+def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
+    """The series that has these rows."""
+    first = rows.iloc[0]
+    row_us = np.unique(rows.time_us)
+    known = (
+        rows.dropna(subset="value")
+        .drop_duplicates(["time_us", "value"])
+        .sort_values("time_us", kind="stable")
+    )
+    twice = known[known.time_us.duplicated(keep=False)]
+    if len(twice):
+        (_, one), (_, other), *_ = twice.iterrows()
+        problem = f"holds {one.value:g} and {other.value:g} of {first.series} at {_text(one.time_us, first.is_dated)}"
+        line = f", line {other.line}" if other.line else ""
+        raise InputError(f"{other.place}{line}", problem, f"keep one of them{hint}")
+    if known.empty:
+        raise InputError(first.place, f"holds no value of {first.series}", "leave it out")
+    if len(row_us) < 2:
+        raise InputError(first.place, f"holds 1 values of {first.series}", "give two or more")
+    step_us = int(np.quantile(np.diff(row_us), 0.5, method="lower"))
+    end_us = int(row_us[-1]) + step_us
+    from_us = np.concatenate([row_us[:1], known.time_us])
+    gap_us = np.diff(from_us, append=end_us)
+    if gap_us.max() > max(longest_gap_s * 1e6, 1.5 * step_us):
+        at = int(gap_us.argmax())
+        raise InputError(
+            first.place,
+            f"has no value of {first.series} for {gap_us[at] / 3.6e9:g} h after {_text(from_us[at], first.is_dated)}",
+            f"fill the gap, or raise longest_gap_s (now {longest_gap_s:g})",
+        )
+    return _One(int(row_us[0]), end_us, step_us, known.time_us.to_numpy(), known.value.to_numpy())
+
+
+def _text(time_us: int, is_dated: bool) -> str:
+    return f"{utc(time_us)} UTC" if is_dated else f"{time_us / 1e6:.12g} s"
