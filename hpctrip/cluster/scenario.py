@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Self
 
@@ -22,10 +23,12 @@ from hpctrip.config.component import Component, config_key
 from hpctrip.config.identity import NotInResult
 from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.grid.signals import SiteSignal
+from hpctrip.sim.grid.signals import SiteSignal, unusual
 from hpctrip.sim.hardware.gpu_power import GPUS
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.times import utc
+
+_logger = logging.getLogger(__name__)
 
 
 class ClusterScenario(Component):
@@ -116,4 +119,6 @@ class ClusterScenario(Component):
         if dates is not None and dates.start_us is None and self.jobs.clock == "dates":
             begun = replace(dates, start_us=int(jobs.start_s * 1e6))
             signal = signal.on(shared({"carbon": begun})["carbon"])
+        for line in unusual("carbon", signal):
+            _logger.warning("%s", line)
         return SiteSignal(signal) if signal.is_known else None

@@ -26,8 +26,9 @@ from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.series import Series
+from hpctrip.sim.stated_units import PowerUnit
 from hpctrip.sim.times import Moment, TimeUnit, TimeZone
-from hpctrip.sim.traces.files import Flags, Unit, read_site_power, read_trace_files, trace_files
+from hpctrip.sim.traces.files import Flags, read_site_power, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 POWER_MODELS = Registry("power model", default="uniform")
@@ -253,8 +254,8 @@ class CsvPower(PowerModel):
     """The CSV file, plain or gzipped."""
     meaning: Literal["available", "used"] = "available"
     """Whether a column is the power that training may use, or the power that others use of the site's `capacity_w`."""
-    unit: Unit | None = None
-    """Unit of columns without one in their names; fractions are relative to `capacity_w`."""
+    unit: PowerUnit | None = None
+    """Unit of columns without one in their names, which may not differ; fractions are relative to `capacity_w`."""
     capacity_w: Watts | None = Field(None, gt=0)
     """Power of a whole site. Absent: the full power of its hardware."""
     at_end: Literal["wrap", "raise"] = "wrap"

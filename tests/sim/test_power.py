@@ -163,7 +163,10 @@ ROWS = "0,{},{}\n60,{},{}\n"
     ("header", "values", "keys", "expected"),
     [
         ("a_w,b_kw", (250, 1, 500, 4), {}, [[0.25, 0.5], [0.5, 1.0]]),
-        ("a (MW),b [w]", (0.0005, 500, 0, 0), {}, [[0.5, 0.25], [0, 0]]),
+        ("a (MW),b [W]", (0.0005, 500, 0, 0), {}, [[0.5, 0.25], [0, 0]]),
+        ("rack_01_kw,New York kW", (0.5, 1, 0, 0), {}, [[0.5, 0.5], [0, 0]]),
+        ("hall_1_fraction,hall_2_power_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
+        ("edge_1_mw,edge_2", (0.0005, 0.001, 0, 0), {"unit": "MW"}, [[0.5, 0.5], [0, 0]]),
         ("a,b", (0.25, 1.5, 0.5, ""), {"unit": "kW"}, [[0.25, 0.75], [0.5, 0.75]]),
         ("a_fraction,b_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
         ("a_w,b_w", (250, 1500, 5000, 0), {"meaning": "used"}, [[0.75, 0.25], [0, 1]]),
@@ -215,7 +218,32 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
 @pytest.mark.parametrize(
     ("text", "keys", "complaint"),
     [
-        ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "does not tell the unit of the column 'a'; write e.g. a_kw"),
+        ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "'a' does not tell its unit; set power.unit = \"kW\""),
+        (
+            "time_s,a_mW,b_w\n0,1,1\n60,1,1\n",
+            {},
+            "column 'a_mW' is not in W, kW or MW, spelled so (mW is a milliwatt)",
+        ),
+        ("time_s,b_w,a (mW)\n0,1,1\n60,1,1\n", {}, "column 'a (mW)' is not in W, kW or MW, spelled so"),
+        ("time_s,a_KW,b_w\n0,1,1\n60,1,1\n", {"unit": "kW"}, "convert it, and name it e.g. a_kw"),
+        (
+            "time_s,a_1_mw,b\n0,1,1\n60,1,1\n",
+            {"unit": "kW"},
+            "'a_1_mw' is in MW by its name, but power.unit = 'kW'",
+        ),
+        ("time_s,a_w,b\n0,1,1\n60,1,1\n", {"unit": "fraction"}, "leave power.unit out, or name the column a"),
+        ("time_s,loadMW,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'loadMW' is in MW by its name"),
+        (
+            "time_s,a_kva,b\n0,1,1\n60,1,1\n",
+            {"unit": "kW"},
+            "multiply by the power factor, and name it e.g. a_kw",
+        ),
+        ("time_s,a (%),b\n0,1,1\n60,1,1\n", {"unit": "fraction"}, "divide by 100, and name it a_fraction"),
+        (
+            "time_s,rack_1_kwh,b_w\n0,1,1\n60,1,1\n",
+            {},
+            "divide by the hours of a step, and name it e.g. rack_1_kw",
+        ),
         ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has no column of times among its columns hour, a_w, b_w"),
         (
             "timestamp,a_w,b_w\n0,1,1\n60,1,1\n",

@@ -6,11 +6,10 @@ The rules for rows, gaps, and the common time of the zones are those of `hpctrip
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -26,31 +25,11 @@ from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.series import joined, rows_of
 from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
 from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, read_times
 
-_PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
-_MASSES_PER_KWH = {"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237}
-_FACTORS = _PER_KWH | _MASSES_PER_KWH
-_ENERGIES = {"kwh": "kWh", "mwh": "MWh", **{word: word for word in ("wh", "gwh", "twh", "mj", "gj")}}
-_MASSES = {
-    **dict.fromkeys(("g", "gram", "grams"), ""),
-    **dict.fromkeys(("kg", "kgs", "kilogram", "kilograms"), "kg"),
-    **dict.fromkeys(("t", "mt", "ton", "tons", "tonne", "tonnes"), "t"),
-    **dict.fromkeys(("lb", "lbs", "pound", "pounds"), "lb"),
-    **dict.fromkeys(("mg", "oz", "kt"), "another mass"),
-}
-_PARTS_OF_MONEY = dict.fromkeys(
-    ("c", "ct", "cts", "cent", "cents", "p", "pence", "ore", "øre", "öre"), "a part"
-)
-"""{word in the name of a column: the same in a `unit`}; no unit has the others, so they are refused."""
-_NO_UNITS = re.compile(r"co[2₂](?:eq?)?|carbon|dioxide|equivalents?|\b(?:per|of|eq?)\b|[\W\d_]+")
-"""All that may stand between the words of a unit."""
-_USUAL = {"carbon": (2.0, 3000.0), "price": (0.0, 100.0)}
-"""{table: bounds of the highest value for a kilowatt-hour}, beyond which the unit is likely another one."""
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
-
-_logger = logging.getLogger(__name__)
 
 
 def signal_files(value: str) -> list[Path]:
@@ -98,12 +77,6 @@ class FileSignal(SignalModel):
             raise InputError(
                 place, f"holds {worst:g} of {name}", f"a kilowatt-hour has {low:g} to {HIGHEST:g}"
             )
-        highest, (low, high) = float(np.abs(zones.value).max()), _USUAL[table]
-        if 0 < highest < low or highest > high:
-            _logger.warning(
-                "%s: the highest value is %g for a kilowatt-hour; if it is in another unit, set %s.unit",
-                *(place, highest, table),
-            )
         calendar = zones.calendar(table, self.start)
         if calendar:
             shared({table: calendar})  # its start lies within the data
@@ -150,14 +123,23 @@ class CsvSignal(FileSignal):
     time_column: str = "time"
     """Column of the start times of values: ISO 8601, or numbers if its name ends in their unit, as in `time_s`."""
     value_column: str = "per_kwh"
-    """Column of the values: grams of CO2 in [carbon], money in [price]. Empty: missing."""
+    """Column of the values: grams of CO2 in [carbon], money in [price]. Empty fields: missing."""
     zone_column: str | None = None
     """Column with the zone of a row; absent: each file is a zone, named by the file name up to the first dot."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
-    unit: Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"] = "per kWh"
+    unit: PerKwh | None = None
     """Unit of the values: grams of CO2 or money per kilowatt-hour or megawatt-hour; in [carbon] also kilograms, tonnes
-    or pounds."""
+    or pounds. Absent: the one in which the name `value_column` ends, as `per_kwh`, `g_per_kwh` or `price_per_mwh`."""
+
+    @property
+    def _unit(self) -> PerKwh | None:
+        """The unit in force; None: it is not stated."""
+        return self.unit or stated_per_kwh(self.value_column)
+
+    def resolve(self) -> Self:
+        """The signal with its unit in force."""
+        return super().resolve().with_defaults(unit=self._unit)
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Read the columns that the input names."""
@@ -165,39 +147,13 @@ class CsvSignal(FileSignal):
         table.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
         stem = path.name.partition(".")[0]
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
-        value = table.numbers(self.value_column, may_lack=True) * _FACTORS[self.unit]
+        value = table.numbers(self.value_column, may_lack=True) * PER_KWH[self._unit]
         return rows_of(table, read_times(table, self.time_column, self.timezone, zones), zones, value)
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
-        """The signal; InputError where a price is in a mass, and where the column's name tells another unit."""
-        if table == "price" and self.unit in _MASSES_PER_KWH:
-            raise InputError(f"price.unit = {self.unit!r}", "is a mass", 'give "per kWh" or "per MWh"')
-        named = self._named_unit(_PARTS_OF_MONEY if table == "price" else _MASSES)
-        if _FACTORS.get(named) != _FACTORS[self.unit]:
-            place, unit = f"{table}.value_column = {self.value_column!r}", f"{table}.unit"
-            hint = (
-                f"set {unit} = {named!r}"
-                if named in _FACTORS
-                else f"convert it, or set {unit} if it is in that"
-            )
-            raise InputError(place, f"is in another unit than {unit} = {self.unit!r}", hint)
+        """The signal; InputError where the unit is not stated, or not as in the name of the column."""
+        check_per_kwh(table, self.value_column, self._unit)
         return super().signal(table, sites, num_sites, seed)
-
-    def _named_unit(self, amounts: Mapping[str, str]) -> str:
-        """`unit`, but with the amount and the energy that the name of the column tells, as in "kgCO2eq/MWh" or
-        "moer_lbs_per_mwh". `amounts` are words for amounts; short ones count before an energy only (CT is also
-        Connecticut). The default name tells nothing."""
-        amount, _, energy = (part.strip() for part in self.unit.rpartition("per "))
-        if self.value_column == type(self).model_fields["value_column"].default:
-            return self.unit
-        words = _NO_UNITS.sub(" ", self.value_column.lower()).split()
-        places = [place for place, word in enumerate(words) if word in _ENERGIES]
-        before = {place: words[place - 1] for place in places if place and words[place - 1] in amounts}
-        if places:
-            energy = _ENERGIES[words[next(iter(before), places[0])]]
-        far = (word for word in words if len(word) > 2 or word in ("lb", "kg"))
-        named = next((word for word in (*before.values(), *far) if word in amounts), None)
-        return f"{amounts[named] if named else amount} per {energy}".strip()
 
 
 @SIGNALS.add
@@ -235,7 +191,7 @@ class UkCarbonIntensity(FileSignal):
 
     A response for all regions gives one zone for each of the 14 non-overlapping regions; its values for England,
     Scotland, Wales and GB are ignored. The CSV files of carbonintensity.org.uk are read by kind = "csv", with
-    time_column = "Datetime (UTC)" and value_column = "Actual Carbon Intensity (gCO2/kWh)".
+    time_column = "Datetime (UTC)", value_column = "Actual Carbon Intensity (gCO2/kWh)" and unit = "per kWh".
     """
 
     kind = "uk-carbon-intensity"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
-from hpctrip.base.csv import Table, read_table
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import is_pattern, matching, replace_file
 from hpctrip.sim.series import Series, joined, rows_of
+from hpctrip.sim.stated_units import POWER, PowerUnit, power_unit
 from hpctrip.sim.times import SHOWN_TWICE, TimeUnit, read_times, time_column
 
 ORIGIN = (
@@ -31,12 +31,6 @@ Flags = Literal["true-is-bad", "true-is-good"]
 """Meaning of `true` in a flag column (see `read_trace_files`)."""
 TRACE_START_US = 600_000_000
 """`time` of the first official row: microseconds since 600 s before the trace's start."""
-
-
-Unit = Literal["W", "kW", "MW", "fraction"]
-FACTORS: dict[Unit, float] = {"W": 1.0, "kW": 1e3, "MW": 1e6, "fraction": 1.0}
-_IN_UNIT = re.compile(r"(.+?)(?:_(\w+)| ?[(\[](\w+)[)\]])")
-"""A name that ends in a unit: oslo_kw, oslo (kW), oslo [kW]."""
 
 
 def trace_files(path: str | Path) -> list[Path]:
@@ -121,10 +115,10 @@ def _rows(path: Path, column: str, flags: Flags, time_unit: TimeUnit, timezone: 
 
 
 def read_site_power(
-    path: str, unit: Unit | None, timezone: str = "UTC", longest_gap_s: float = 6 * 3600.0
+    path: str, unit: PowerUnit | None, timezone: str = "UTC", longest_gap_s: float = 6 * 3600.0
 ) -> tuple[Series, np.ndarray]:
     """Read a CSV file with a column of times, `time` (ISO 8601; without an offset in `timezone`) or `time_s` (seconds),
-    and one column of power for each site, whose name ends in its unit as in `oslo_kw` or `oslo (MW)`, else it is in
+    and one column of power for each site, whose name ends in its unit as in `oslo_kw` or `oslo (MW)`, or which is in
     `unit`.
 
     Returns the series, in watts or as a fraction, and which of them are fractions, [Z] bool. Raises InputError naming
@@ -135,7 +129,7 @@ def read_site_power(
         problem = f"has no column for each site, but {', '.join(table.columns)}"
         raise InputError(table.place, problem, 'power.kind = "trace" reads the layout of PowerData2019')
     time = time_column(table)
-    columns = {name: _named_unit(table, name, unit) for name in table.columns if name != time}
+    columns = {name: power_unit(table.place, name, unit) for name in table.columns if name != time}
     names = [site for site, _ in columns.values()]
     if len({*names}) < len(names):
         raise InputError(
@@ -144,34 +138,13 @@ def read_site_power(
     if not names or len(table.lines) == 0:
         raise InputError(table.place, "holds no power", "give two rows or more, and a column for each site")
     times = read_times(table, time, timezone)
-    rows = [rows_of(table, times, site, _power(table, name, of)) for name, (site, of) in columns.items()]
+    rows = []
+    for name, (site, of) in columns.items():
+        power, highest = table.numbers(name, may_lack=True) * POWER[of], 1.0 if of == "fraction" else 1e15
+        table.refuse(name, (power < 0) | (power > highest), f"is outside 0 to {highest:g}")
+        rows.append(rows_of(table, times, site, power))
     series = joined(rows, table.place, longest_gap_s, names, SHOWN_TWICE if times[1] else "")
     return series, np.array([of == "fraction" for _, of in columns.values()])
-
-
-def _named_unit(table: Table, column: str, unit: Unit | None) -> tuple[str, Unit]:
-    """(the site that a column is of, its unit), by its name or else `unit`. InputError where neither tells."""
-    match = _IN_UNIT.fullmatch(column)
-    units = {name.lower(): name for name in FACTORS}
-    if match and (of := units.get((match[2] or match[3]).lower())):
-        return match[1], of
-    if unit is None:
-        if match and (match[2] or match[3]).lower() in ("wh", "kwh", "mwh"):
-            problem = f"has energy, not power, in the column {column!r}"
-            raise InputError(
-                table.place, problem, f"divide by the hours of a step, and name it e.g. {match[1]}_kw"
-            )
-        hint = f"write e.g. {column}_kw, or set power.unit to one of {', '.join(FACTORS)}"
-        raise InputError(table.place, f"does not tell the unit of the column {column!r}", hint)
-    return column, unit
-
-
-def _power(table: Table, column: str, unit: Unit) -> np.ndarray:
-    """A column in watts or as a fraction, [R]; NaN where a field is empty."""
-    values = table.numbers(column, may_lack=True) * FACTORS[unit]
-    highest = 1.0 if unit == "fraction" else 1e15
-    table.refuse(column, (values < 0) | (values > highest), f"is outside 0 to {highest:g}")
-    return values
 
 
 def write_csv_gz(table: pd.DataFrame, path: Path, comment: str = "") -> None:
