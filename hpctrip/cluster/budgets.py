@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,7 +19,7 @@ from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.grid.signals import SiteSignal
-from hpctrip.sim.series import joined, rows_of
+from hpctrip.sim.series import Series, joined, rows_of
 from hpctrip.sim.times import read_times, time_column
 
 _LOW_W = 100.0
@@ -57,9 +57,9 @@ class Budget(Component):
         """Build the limit. Raises InputError if a file that it needs is invalid."""
         return Limit()
 
-    def begun_with(self, jobs_s: float | None) -> Self:
-        """The budget of jobs the first of which is submitted at this time of its trace; None: at no time that a file
-        may share."""
+    def begun_with(self, start_s: float | None, is_dated: bool) -> Self:
+        """The budget of jobs the first of which is submitted at this time, which may be a date; None: at none that a
+        file may share."""
         return self
 
     def start(self) -> str:
@@ -92,29 +92,54 @@ class NoBudget(Budget):
 class FileBudget(Budget):
     """Base class of budgets that read a file of times and values."""
 
-    start_s: Seconds | None = Field(None, ge=-1e9, le=1e9)
-    """Time of the file (its time_s) at which the first job is submitted. Absent: the time of submission in the jobs'
-    own trace if that is in seconds, too, else the first time of the file."""
+    column: ClassVar[str]
+    """Column of the values."""
+    start_s: Seconds | None = Field(None, ge=-1e10, le=1e10)
+    """Time of the file, in seconds (since 1970 if it has dates), at which the first job is submitted. Absent: the time
+    of submission in the jobs' own trace if both are in seconds or both have dates, else the first time of the file."""
+    path: Annotated[PathName | None, Reads()] = None
 
-    def begun_with(self, jobs_s: float | None) -> Self:
-        """The budget whose file shares the clock of the jobs' trace, unless the input says otherwise."""
-        return self.with_defaults(start_s=jobs_s)
+    @property
+    def series(self) -> Series:
+        """The one series in the file."""
+        table = read_table(self.path or "", f"budget.path = {self.path!r}", may_comment=True)
+        value = table.numbers(self.column)
+        table.refuse(self.column, (value < 0) | (value > 1e12), "is not a number from 0 to 1e12")
+        times = read_times(table, time_column(table))
+        return joined([rows_of(table, times, self.column, value)], table.place, np.inf)
+
+    def begun_with(self, start_s: float | None, is_dated: bool) -> Self:
+        """The budget whose file shares the clock of the jobs, unless the input says otherwise."""
+        if self.path is None or start_s is None or (is_dated and not self.series.is_dated):
+            return self
+        return self.with_defaults(start_s=start_s)
 
     def start(self) -> str:
         """Its start, in words where the file's first time is meant."""
-        if getattr(self, "path", None) is None:
+        if self.path is None:
             return ""
-        return "at its first time" if self.start_s is None else f"{self.start_s:.12g} s"
+        return "at its first time" if self.start_s is None else self.series.text(round(self.start_s * 1e6))
 
-    def _signal(self, path: str, column: str) -> Signal:
-        """The values in a column of the file, which start again at their end."""
-        table = read_table(path, f"budget.path = {path!r}", may_comment=True)
-        value = table.numbers(column)
-        table.refuse(column, (value < 0) | (value > 1e12), "is not a number from 0 to 1e12")
-        rows = rows_of(table, read_times(table, time_column(table)), column, value)
-        series = joined([rows], table.place, np.inf)
+    @property
+    def date_us(self) -> int | None:
+        """The date at which its file begins to be read, in microseconds since 1970; None: it has none."""
+        if self.path is None or not (series := self.series).is_dated:
+            return None
+        return int(series.time_us[0]) if self.start_s is None else round(self.start_s * 1e6)
+
+    def _signal(self) -> Signal:
+        """The values of the file, which start again at their end. InputError where it does not hold their start."""
+        series = self.series
         (signal,) = series.signals()
-        return signal if self.start_s is None else signal.begun_at(self.start_s - series.time_us[0] / 1e6)
+        if self.start_s is None:
+            return signal
+        begin_s = self.start_s - (first_s := series.time_us[0] / 1e6)
+        if not 0 <= begin_s < series.duration_s:
+            held = " to ".join(map(series.text, (series.time_us[0], series.end_us)))
+            problem = f"holds {held}, but the first job is submitted at {self.start_s:.12g} s"
+            way_out = f"set budget.start_s = {first_s:.12g}, its first time, or give a file of the clock of the jobs"
+            raise InputError(f"budget.path = {self.path!r}", problem, way_out)
+        return signal.begun_at(begin_s)
 
 
 @BUDGETS.add
@@ -122,13 +147,14 @@ class Carbon(FileBudget):
     """Limits the carbon of the cluster's energy. It accrues evenly over a period; the unused part carries over."""
 
     kind = "carbon"
+    column = "g_per_kwh"
     grams: float = Field(gt=0, le=1e15)
     """Carbon of the whole period."""
     period_s: Seconds = Field(gt=0, le=1e9)
     """Time over which the budget accrues."""
     path: Annotated[PathName | None, Reads()] = None
-    """CSV file with the columns time_s and g_per_kwh; each value holds until the next. At its end it starts again.
-    Absent: the intensity is that of [carbon]."""
+    """CSV file with the columns time_s (or time) and g_per_kwh; each value holds until the next. At its end it starts
+    again. Absent: the intensity is that of [carbon]."""
 
     def limit_under(self, carbon: SiteSignal | None) -> Limit:
         """Read the trace, if there is one, and build the limit."""
@@ -138,7 +164,7 @@ class Carbon(FileBudget):
         if self.path is None and carbon is None:
             hint = "set carbon.kind, e.g. electricity-maps, or budget.path"
             raise InputError(config_key("budget", self), "needs the signal [carbon]", hint)
-        intensity = carbon if self.path is None else self._signal(self.path, "g_per_kwh")
+        intensity = carbon if self.path is None else self._signal()
         return _CarbonLimit(self.grams, self.period_s, intensity)
 
 
@@ -162,10 +188,11 @@ class Power(FileBudget):
     """Limits the power of the whole cluster to a constant or to a trace, which starts again at its end."""
 
     kind = "power"
+    column = "power_w"
     watts: Watts | None = Field(None, ge=0)
     """Constant limit."""
     path: Annotated[PathName | None, Reads()] = None
-    """CSV file with the columns time_s and power_w; each value holds until the next time."""
+    """CSV file with the columns time_s (or time) and power_w; each value holds until the next time."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -179,7 +206,7 @@ class Power(FileBudget):
         """Read the trace and build the limit."""
         if self.path is None:
             return _PowerLimit(Signal.constant(self.watts or 0.0))
-        power_w = self._signal(self.path, "power_w")
+        power_w = self._signal()
         highest_w = float(power_w.value.max())
         if 0 < highest_w < _LOW_W:
             _logger.warning(
