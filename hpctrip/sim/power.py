@@ -261,7 +261,7 @@ class CsvPower(PowerModel):
     at_end: Literal["wrap", "raise"] = "wrap"
     """At the end of the file: repeat it, or stop with an error."""
     start: Moment | None = None
-    """Time of the data at which simulated time starts, as in `power.kind = "trace"`; needs a column `time`."""
+    """Time of the data at which simulated time starts, as in `power.kind = "trace"`; needs times with dates."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
     longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
@@ -270,14 +270,17 @@ class CsvPower(PowerModel):
     def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> SitePower:
         """Read the file. InputError where it has no column for a site."""
         traces, is_fraction = read_site_power(self.path, self.unit, self.timezone, self.longest_gap_s)
-        wanted = sites.get("power_trace", sites.get("name"))
-        if wanted is None and len(traces.names) != len(full_power_w):
+        nameless = np.full(len(full_power_w), "")
+        wanted, name = sites.get("power_trace", nameless), sites.get("name", nameless)
+        wanted = np.where(wanted == "", name, wanted)
+        is_named = bool((wanted != "").any())
+        if not is_named and len(traces.names) != len(full_power_w):
             raise InputError(
                 f"power.path = {self.path!r}",
                 f"has columns for {counted(len(traces.names), 'site')}, there are {len(full_power_w)} without names",
                 f'set sites.num_sites = {len(traces.names)}, or name them in a file (sites.kind = "csv")',
             )
-        column = np.arange(len(full_power_w)) if wanted is None else traces_named(wanted, traces.names)
+        column = traces_named(wanted, traces.names) if is_named else np.arange(len(full_power_w))
         supply = SitePower(self, traces, column, is_fraction[column], full_power_w)
         supply.calendar = traces.calendar("power", self.start)
         return supply

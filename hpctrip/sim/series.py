@@ -69,6 +69,10 @@ class Series:
         """Length of the series, in seconds."""
         return float(self.end_us - self.time_us[0]) / 1e6
 
+    def text(self, time_us: int) -> str:
+        """A time of the series for messages."""
+        return f"{utc(time_us)} UTC" if self.is_dated else f"{time_us / 1e6:.12g} s"
+
     def signals(self) -> list[Signal]:
         """[Z] the series, which start again at their end."""
         return [Signal(self.start_s, values, self.duration_s) for values in self.value]

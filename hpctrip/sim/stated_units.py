@@ -50,16 +50,16 @@ def power_unit(place: str, column: str, unit: PowerUnit | None) -> tuple[str, Po
 
 
 PerKwh = Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"]
-PER_KWH: dict[PerKwh, float] = {
+PER_KWH: dict[str | None, float] = {
     **{"per kWh": 1.0, "per MWh": 1e-3},
     **{"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237},
 }
 """{unit: factor to grams or money for a kilowatt-hour}."""
-_PER_KWH_ENDS: dict[str, PerKwh] = {unit.lower().replace(" ", "_"): unit for unit in PER_KWH} | {
+_PER_KWH_ENDS: dict[str, str] = {unit.lower().replace(" ", "_"): unit for unit in PER_KWH} | {
     f"{amount}_per_{energy.lower()}": f"per {energy}"
     for amount in ("g", "price")
     for energy in ("kWh", "MWh")
-}  # type: ignore[dict-item]
+}
 OWN_COLUMN = "per_kwh"
 """The column that is read by default; its name leaves the unit to the key, and means grams or money per kWh without."""
 _AMOUNTS = {
@@ -72,28 +72,29 @@ _ENERGY = r"([kmg])(?:ilo|ega|iga)?w(?:att)?[\W_]*h"
 _BETWEEN = r"s?(?:[\W_]|of|co2|eq?|carbon|dioxide|equivalents?|per)*"
 
 
-def stated_per_kwh(column: str) -> PerKwh | None:
+def stated_per_kwh(column: str) -> str | None:
     """The unit that the name of a column ends in, as in `g_per_kwh`, `kg_per_mwh` or `price_per_mwh`; `per_kwh` and
     `per_mwh` tell one only as the whole name, because cents or pounds may stand before them."""
     return _PER_KWH_ENDS.get("_".join(column.split("_")[-3:]))
 
 
-def check_per_kwh(table: str, column: str, unit: PerKwh | None) -> None:
+def check_per_kwh(table: str, column: str, unit: str | None) -> None:
     """InputError where a column's `unit`, the key of its table, is absent, is a mass of a price, or differs from that
     which the name of the column tells, in whatever spelling."""
     key, place = f"{table}.unit", f"{table}.value_column = {column!r}"
-    if table == "price" and unit not in (None, "per kWh", "per MWh"):
-        raise InputError(f"{key} = {unit!r}", "is a mass", 'give "per kWh" or "per MWh"')
+    units = [each for each in PER_KWH if table == "carbon" or each.startswith("per")]
+    if unit not in (None, *units):
+        raise InputError(f"{key} = {unit!r}", "is a mass", f"give {' or '.join(map(repr, units))}")
     name = unicodedata.normalize("NFKC", column).lower()
     told: str | None = unit
     if column != OWN_COLUMN and (energy := re.search(_ENERGY, name)):
         amount = re.search(f"({_AMOUNTS[table]}){_BETWEEN}{_ENERGY}", name)
         of = _CANONICAL.get(amount[1], amount[1]) if amount else (unit or "").rpartition("per ")[0].strip()
         told = f"{of} per {energy[1].upper().replace('K', 'k')}Wh".strip()
-    if unit is not None and PER_KWH[unit] == PER_KWH.get(told):  # type: ignore[call-overload]
+    if unit is not None and PER_KWH[unit] == PER_KWH.get(told):
         return
     problem = "does not tell its unit" if unit is None else f"is in another unit than {key} = {unit!r}"
-    way_out = (
-        f"set {key} = {told!r}" if told in PER_KWH else f"convert it, or set {key} to one of {[*PER_KWH]}"
-    )
+    way_out = f"set {key} = {told!r}"
+    if told not in units:
+        way_out = f"{'convert it, or ' if told else ''}set {key} to {' or '.join(map(repr, units))}"
     raise InputError(place, problem, way_out)

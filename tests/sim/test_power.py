@@ -213,6 +213,12 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
     assert by_name.at(0.0).tolist() == [0.5, 0.05]
     by_trace = own_power(tmp_path, text, {"name": ["x", "y"], "power_trace": ["b", "b"]})
     assert by_trace.describe()["power_column"].tolist() == ["b", "b"]
+    either = own_power(tmp_path, text, {"name": ["b", "x"], "power_trace": ["", "a"]})
+    assert either.describe()["power_column"].tolist() == ["b", "a"]
+    neither = own_power(tmp_path, text, {"name": ["", ""], "power_trace": ["", ""]})
+    assert neither.describe()["power_column"].tolist() == ["a", "b"]
+    with pytest.raises(InputError, match="names '', of which there is no power"):
+        own_power(tmp_path, text, {"name": ["", "a"]})
 
 
 @pytest.mark.parametrize(

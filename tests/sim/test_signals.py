@@ -211,7 +211,7 @@ def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column)
         ("SpotPriceEURperMWh", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("price_per_mwh", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("centsPerKwh", "price", None, "does not tell its unit; convert it"),
-        ("RRP", "price", None, r"does not tell its unit; .* price.unit to one of .*'per MWh'"),
+        ("RRP", "price", None, "does not tell its unit; set price.unit to 'per kWh' or 'per MWh'$"),
         ("pounds_per_mwh", "carbon", None, "does not tell its unit; set carbon.unit = 'lb per MWh'"),
         ("[EUR/MWh]", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("gCO2/kWh", "carbon", "per MWh", "set carbon.unit = 'per kWh'"),

@@ -133,7 +133,7 @@ class CsvSignal(FileSignal):
     or pounds. Absent: the one in which the name `value_column` ends, as `per_kwh`, `g_per_kwh` or `price_per_mwh`."""
 
     @property
-    def _unit(self) -> PerKwh | None:
+    def _unit(self) -> str | None:
         """The unit in force; None: it is not stated."""
         return self.unit or stated_per_kwh(self.value_column)
 
