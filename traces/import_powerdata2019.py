@@ -72,8 +72,6 @@ def describe(column: str, traces: Series) -> None:
     domains = pd.DataFrame(
         {
             "cell": traces.cells,
-            "filled": traces.num_filled,
-            "cut": traces.num_cut,
             "mean": traces.value.mean(axis=1),
             "min": traces.value.min(axis=1),
             "max": traces.value.max(axis=1),
@@ -83,7 +81,6 @@ def describe(column: str, traces: Series) -> None:
     click.echo(domains.to_string(float_format="{:.3f}".format))
     cells = domains.groupby("cell").agg(
         domains=("mean", "size"),
-        filled=("filled", "sum"),
         mean=("mean", "mean"),
         min=("min", "min"),
         max=("max", "max"),

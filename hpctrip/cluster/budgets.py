@@ -19,8 +19,8 @@ from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.grid.signals import SiteSignal
-from hpctrip.sim.series import Series, joined, rows_of
-from hpctrip.sim.times import read_times, time_column
+from hpctrip.sim.series import Column, Series, joined, rows_of
+from hpctrip.sim.times import time_column
 
 _LOW_W = 100.0
 """A limit that is never higher is less than any cluster draws: its unit is likely another one."""
@@ -100,43 +100,41 @@ class FileBudget(Budget):
     path: Annotated[PathName | None, Reads()] = None
 
     @property
-    def series(self) -> Series:
-        """The one series in the file."""
-        table = read_table(self.path or "", f"budget.path = {self.path!r}", may_comment=True)
-        value = table.numbers(self.column)
-        table.refuse(self.column, (value < 0) | (value > 1e12), "is not a number from 0 to 1e12")
-        times = read_times(table, time_column(table))
-        return joined([rows_of(table, times, self.column, value)], table.place, np.inf)
+    def series(self) -> Series | None:
+        """The one series in the file; None: there is no file."""
+        if self.path is None:
+            return None
+        table = read_table(self.path, f"budget.path = {self.path!r}", may_comment=True)
+        table.texts(self.column)  # none is empty
+        rows = rows_of(table, {self.column: Column(self.column, high=1e12)}, time_column(table))
+        return joined(rows, table.place, np.inf)
 
     def begun_with(self, start_s: float | None, is_dated: bool) -> Self:
         """The budget whose file shares the clock of the jobs, unless the input says otherwise."""
-        if self.path is None or start_s is None or (is_dated and not self.series.is_dated):
-            return self
-        return self.with_defaults(start_s=start_s)
+        shares = start_s is not None and (series := self.series) and (series.is_dated or not is_dated)
+        return self.with_defaults(start_s=start_s) if shares else self
 
     def start(self) -> str:
         """Its start, in words where the file's first time is meant."""
-        if self.path is None:
+        if (series := self.series) is None:
             return ""
-        return "at its first time" if self.start_s is None else self.series.text(round(self.start_s * 1e6))
+        return "at its first time" if self.start_s is None else series.text(self.start_s * 1e6)
 
     @property
     def date_us(self) -> int | None:
         """The date at which its file begins to be read, in microseconds since 1970; None: it has none."""
-        if self.path is None or not (series := self.series).is_dated:
+        if (series := self.series) is None or not series.is_dated:
             return None
-        return int(series.time_us[0]) if self.start_s is None else round(self.start_s * 1e6)
+        return int(series.time_us[0] if self.start_s is None else self.start_s * 1e6)
 
-    def _signal(self) -> Signal:
-        """The values of the file, which start again at their end. InputError where it does not hold their start."""
-        series = self.series
+    def _signal(self, series: Series) -> Signal:
+        """The values of its file, which start again at their end. InputError where it does not hold their start."""
         (signal,) = series.signals()
-        if self.start_s is None:
-            return signal
-        begin_s = self.start_s - (first_s := series.time_us[0] / 1e6)
+        first_s = series.time_us[0] / 1e6
+        begin_s = 0.0 if self.start_s is None else self.start_s - first_s
         if not 0 <= begin_s < series.duration_s:
-            held = " to ".join(map(series.text, (series.time_us[0], series.end_us)))
-            problem = f"holds {held}, but the first job is submitted at {self.start_s:.12g} s"
+            held = f"holds {series.text(series.time_us[0])} to {series.text(series.end_us)}"
+            problem = f"{held}, but the first job is submitted at {self.start_s:.12g} s"
             way_out = f"set budget.start_s = {first_s:.12g}, its first time, or give a file of the clock of the jobs"
             raise InputError(f"budget.path = {self.path!r}", problem, way_out)
         return signal.begun_at(begin_s)
@@ -164,8 +162,9 @@ class Carbon(FileBudget):
         if self.path is None and carbon is None:
             hint = "set carbon.kind, e.g. electricity-maps, or budget.path"
             raise InputError(config_key("budget", self), "needs the signal [carbon]", hint)
-        intensity = carbon if self.path is None else self._signal()
-        return _CarbonLimit(self.grams, self.period_s, intensity)
+        return _CarbonLimit(
+            self.grams, self.period_s, self._signal(series) if (series := self.series) else carbon
+        )
 
 
 @BUDGETS.add
@@ -204,9 +203,9 @@ class Power(FileBudget):
 
     def limit(self) -> Limit:
         """Read the trace and build the limit."""
-        if self.path is None:
+        if (series := self.series) is None:
             return _PowerLimit(Signal.constant(self.watts or 0.0))
-        power_w = self._signal()
+        power_w = self._signal(series)
         highest_w = float(power_w.value.max())
         if 0 < highest_w < _LOW_W:
             _logger.warning(

@@ -1,7 +1,7 @@
 """Series in files: the power of sites and of power domains, carbon, prices, the limits of a cluster.
 
-One reader and one set of rules for all of them. A format is a function that gives the rows of a file (`rows_of`), in
-units that it states; `joined` makes one `Series` of the rows of all files:
+One reader and one set of rules for all of them. A format gives the rows of its files, in a unit that it states
+(`rows_of` a table); `joined` makes one `Series` of them:
 
 * Rows may be in any order, and equal ones count once. A value holds until the next one, the last one for the median
   step of its series.
@@ -14,7 +14,7 @@ Shapes: R rows, Z series, T times.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.series import Signal
 from hpctrip.sim.calendar import Calendar
-from hpctrip.sim.times import moment_us, utc
+from hpctrip.sim.times import TimeUnit, moment_us, read_times, utc
 
 _logger = logging.getLogger(__name__)
 
@@ -47,10 +47,6 @@ class Series:
     is_dated: bool
     synthetic: bool
     """Whether any of it was made up."""
-    num_filled: np.ndarray
-    """[Z], steps without a value, which hold another one."""
-    num_cut: np.ndarray
-    """[Z], values cut off because not all series have that time."""
     cells: Sequence[str] = ()
     """[Z], e.g. "a", if the series are power domains in cells."""
 
@@ -69,9 +65,9 @@ class Series:
         """Length of the series, in seconds."""
         return float(self.end_us - self.time_us[0]) / 1e6
 
-    def text(self, time_us: int) -> str:
+    def text(self, time_us: float) -> str:
         """A time of the series for messages."""
-        return f"{utc(time_us)} UTC" if self.is_dated else f"{time_us / 1e6:.12g} s"
+        return _text(time_us, self.is_dated)
 
     def signals(self) -> list[Signal]:
         """[Z] the series, which start again at their end."""
@@ -94,38 +90,57 @@ class Series:
         return replace(self, time_us=time_us, value=np.ascontiguousarray(self.value[:, at]))
 
 
+class Column(NamedTuple):
+    """What a column of values means."""
+
+    series: str | Sequence[str]
+    """The series that its rows are of, or that each row [R] is of."""
+    factor: float = 1.0
+    """Its unit, in that of the series."""
+    low: float = 0.0
+    high: float = 1e15
+    """Bounds, in the unit of the series."""
+
+
 def rows_of(
-    table: Table, times: tuple[np.ndarray, bool], series: str | Sequence[str], value: np.ndarray
+    table: Table,
+    columns: Mapping[str, Column],
+    time: str = "time",
+    timezone: str = "UTC",
+    time_unit: TimeUnit | None = None,
+    missing: np.ndarray | bool = False,
 ) -> pd.DataFrame:
-    """The rows of a file: the series that a row is of, and its value (NaN: missing) at a time of `read_times`."""
-    time_us, is_dated = times
-    rows = pd.DataFrame({"series": series, "time_us": time_us, "value": value, "line": table.lines})
-    return rows.assign(place=table.place, is_dated=is_dated, synthetic="synthetic" in table.comment.lower())
+    """The rows of a file, [R] of each column. A value is NaN where its field is empty or `missing`. InputError as for
+    `read_times`, and for the first line with a value out of bounds."""
+    keys = [name for column in columns.values() if not isinstance(name := column.series, str)]
+    time_us, is_dated = read_times(table, time, timezone, keys[0] if keys else None, time_unit)
+    of_file = {"place": table.place, "is_dated": is_dated, "synthetic": "synthetic" in table.comment.lower()}
+    parts = []
+    for name, (series, factor, low, high) in columns.items():
+        value = np.where(missing, np.nan, table.numbers(name, may_lack=True) * factor)
+        table.refuse(
+            name, (value < low) | (value > high), f"is outside {low / factor:g} to {high / factor:g}"
+        )
+        row = {"series": series, "time_us": time_us, "value": value, "line": table.lines}
+        parts.append(pd.DataFrame(row).assign(**of_file))
+    return pd.concat(parts)
 
 
 def joined(
-    files: Sequence[pd.DataFrame],
-    place: str,
-    longest_gap_s: float,
-    names: Sequence[str] | None = None,
-    hint: str = "",
+    rows: pd.DataFrame, place: str, longest_gap_s: float, names: Sequence[str] | None = None, hint: str = ""
 ) -> Series:
-    """The series in the rows of these files, in the order of `names` (default: sorted), over the time that all cover.
+    """The series of the rows of all files, in the order of `names` (default: sorted), over the time that all cover.
 
     A row of higher `rank`, where there is this column, replaces others of its series and time. `place` stands for all
-    files in messages; `hint` ends the way out where two rows contradict each other. InputError
-    where they do, where a series has no value or fewer than two rows, where a gap is too long, and where the series
-    have no time in common.
+    files in messages; `hint` ends the way out where two rows contradict each other. InputError where they do, where a
+    series has no value or fewer than two rows, where a gap is too long, and where the series have no time in common.
     """
-    rows = pd.concat(files, ignore_index=True)
     if rows.empty:
         raise InputError(place, "holds no values", "give two rows or more")
     if "rank" in rows:
         rows = rows[rows["rank"] == rows.groupby(["series", "time_us"])["rank"].transform("max")]
     if rows.is_dated.nunique() > 1:
-        raise InputError(
-            place, "has dates in some files and other times in others", "give files of one clock"
-        )
+        raise InputError(place, "has dates in some files, other times in others", "give files of one clock")
     found = {str(name): _one(of, longest_gap_s, hint) for name, of in rows.groupby("series")}
     names = list(found if names is None else names)
     each = [found[name] for name in names]
@@ -134,20 +149,20 @@ def joined(
         raise InputError(place, "its series have no time in common", "give files of one period")
     time_us = np.unique(np.concatenate([[first_us], *(one.time_us for one in each)]))
     time_us = time_us[(time_us >= first_us) & (time_us < end_us)]
-    num_inside = np.array([np.isin(one.time_us, time_us).sum() for one in each])
-    num_steps = np.array([round((end_us - first_us) / one.step_us) for one in each])
-    num_filled = np.maximum(num_steps - num_inside, 0)
-    num_cut = np.array([len(one.time_us) for one in each]) - num_inside
-    if longest_gap_s < np.inf and (num_filled.any() or num_cut.any()):
-        _logger.warning(
-            "%s: %d of %d values are missing, and the one before holds; %d are cut off, outside the time common to all "
-            "%d series",
-            *(place, num_filled.sum(), num_steps.sum(), num_cut.sum(), len(each)),
-        )
-    value = np.stack([one.at(time_us) for one in each])
-    is_dated, synthetic = bool(rows.is_dated.iloc[0]), bool(rows.synthetic.any())
-    step_us = min(one.step_us for one in each)
-    return Series(names, time_us, end_us, step_us, value, is_dated, synthetic, num_filled, num_cut)
+    num_steps = sum(round((end_us - first_us) / one.step_us) for one in each)
+    num_known = sum(int(np.isin(one.time_us, time_us).sum()) for one in each)
+    if num_known < num_steps and longest_gap_s < np.inf:
+        lack = num_steps - num_known, num_steps
+        _logger.warning("%s: %d of %d values are missing, and the one before holds", place, *lack)
+    return Series(
+        names=names,
+        time_us=time_us,
+        end_us=end_us,
+        step_us=min(one.step_us for one in each),
+        value=np.stack([one.at(time_us) for one in each]),
+        is_dated=bool(rows.is_dated.iloc[0]),
+        synthetic=bool(rows.synthetic.any()),
+    )
 
 
 class _One(NamedTuple):
@@ -167,18 +182,16 @@ class _One(NamedTuple):
 
 def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
     """The series that has these rows."""
-    first = rows.iloc[0]
-    row_us = np.unique(rows.time_us)
-    known = (
-        rows.dropna(subset="value")
-        .drop_duplicates(["time_us", "value"])
-        .sort_values("time_us", kind="stable")
-    )
+    first, row_us = rows.iloc[0], np.unique(rows.time_us)
+    known = rows.dropna(subset="value").drop_duplicates(["time_us", "value"])
+    known = known.sort_values("time_us", kind="stable")
     twice = known[known.time_us.duplicated(keep=False)]
     if len(twice):
         (_, one), (_, other), *_ = twice.iterrows()
-        problem = f"holds {one.value:g} and {other.value:g} of {first.series} at {_text(one.time_us, first.is_dated)}"
         line = f", line {other.line}" if other.line else ""
+        problem = (
+            f"holds {one.value:g} and {other.value:g} of {first.series} at {_text(one.time_us, one.is_dated)}"
+        )
         raise InputError(f"{other.place}{line}", problem, f"keep one of them{hint}")
     if known.empty:
         raise InputError(first.place, f"holds no value of {first.series}", "leave it out")
@@ -186,17 +199,16 @@ def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
         raise InputError(first.place, f"holds 1 values of {first.series}", "give two or more")
     step_us = int(np.quantile(np.diff(row_us), 0.5, method="lower"))
     end_us = int(row_us[-1]) + step_us
-    from_us = np.concatenate([row_us[:1], known.time_us])
-    gap_us = np.diff(from_us, append=end_us)
+    since_us = np.concatenate([row_us[:1], known.time_us])
+    gap_us = np.diff(since_us, append=end_us)
     if gap_us.max() > max(longest_gap_s * 1e6, 1.5 * step_us):
         at = int(gap_us.argmax())
-        raise InputError(
-            first.place,
-            f"has no value of {first.series} for {gap_us[at] / 3.6e9:g} h after {_text(from_us[at], first.is_dated)}",
-            f"fill the gap, or raise longest_gap_s (now {longest_gap_s:g})",
-        )
+        since = _text(since_us[at], first.is_dated)
+        problem = f"has no value of {first.series} for {gap_us[at] / 3.6e9:g} h after {since}"
+        way_out = f"fill the gap, or raise longest_gap_s (now {longest_gap_s:g})"
+        raise InputError(first.place, problem, way_out)
     return _One(int(row_us[0]), end_us, step_us, known.time_us.to_numpy(), known.value.to_numpy())
 
 
-def _text(time_us: int, is_dated: bool) -> str:
-    return f"{utc(time_us)} UTC" if is_dated else f"{time_us / 1e6:.12g} s"
+def _text(time_us: float, is_dated: bool) -> str:
+    return f"{utc(int(time_us))} UTC" if is_dated else f"{time_us / 1e6:.12g} s"

@@ -63,7 +63,7 @@ def test_the_measured_column_is_read_when_asked_for(tmp_path):
     assert read_trace_files(file, column="measured").value.tolist() == [[0.6, 0.7]]
 
 
-def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_counted(tmp_path):
+def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_counted(tmp_path, caplog):
     lines = rows(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     lines[0] = "600000000,a,pdu6,0.9,0.1,false,true"  # bad from the start: the first good value
     lines[2] = "1200000000,a,pdu6,0.9,,false,false"  # missing
@@ -71,18 +71,18 @@ def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_cou
     del lines[4]  # absent
     traces = read_trace_files(write(tmp_path / "cella_pdu6.csv", lines))
     assert traces.value.tolist() == [[0.2, 0.2, 0.2, 0.2, 0.2, 0.6]]
-    assert traces.num_filled.tolist() == [4]
+    assert "cella_pdu6.csv: 4 of 6 values are missing, and the one before holds" in caplog.text
     of_measured = [rows(0.1, 0.2)[0], rows(0.1, 0.2)[1].replace("false,false", "true,false")]
     file = write(tmp_path / "cella_pdu7.csv", of_measured)
-    assert read_trace_files(file).num_filled.tolist() == [0]
-    assert read_trace_files(file, column="measured").num_filled.tolist() == [1]
+    assert read_trace_files(file).value.tolist() == [[0.1, 0.2]]
+    assert read_trace_files(file, column="measured").value.tolist() == [[0.2, 0.2]]
 
 
 def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_way_out(tmp_path):
     lines = rows(0.1, 0.2, 0.3, 0.4)
     half = [line.replace("false,false", "false,true") for line in lines[:2]]
     file = write(tmp_path / "cella_pdu6.csv", [*half, *lines[2:]])
-    assert read_trace_files(file).num_filled.tolist() == [2]
+    assert read_trace_files(file).value.tolist() == [[0.3, 0.3, 0.3, 0.4]]
     most = [line.replace("false,false", "true,true") for line in lines[:3]]
     write(file, [*most, lines[3]])
     for column in ("production", "measured"):
@@ -91,7 +91,7 @@ def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meanin
             'round, set flags = "true-is-good"; else leave the domain out'
         )
     traces = read_trace_files(file, flags="true-is-good")
-    assert (traces.value.tolist(), traces.num_filled.tolist()) == ([[0.1, 0.2, 0.3, 0.3]], [1])
+    assert traces.value.tolist() == [[0.1, 0.2, 0.3, 0.3]]
     lines[0] = lines[0].replace("false,false", "false,true")
     assert "3 of 4 samples of cella_pdu6 are flagged bad (true-is-good)" in fault(
         write(file, lines), flags="true-is-good"
@@ -111,7 +111,7 @@ def test_domains_of_different_length_are_cut_to_the_time_that_all_have(tmp_path)
     write(tmp_path / "cella_pdu7.csv", rows(0.7, 0.8, 0.9, start=900, pdu="pdu7"))
     traces = read_trace_files(tmp_path)
     assert traces.value.tolist() == [[0.2, 0.3, 0.4], [0.7, 0.8, 0.9]]
-    assert (traces.num_cut.tolist(), traces.time_us[0]) == ([1, 0], 900_000_000)
+    assert traces.time_us[0] == 900_000_000
 
 
 def test_a_domain_without_a_good_sample_and_domains_that_share_no_time_are_refused(tmp_path):
@@ -304,7 +304,7 @@ def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
     result = run("import_powerdata2019.py", tmp_path, "--out", packed)
     assert result.exit_code == 0, result.output
     assert "production utilisation: 2 domains, 4 steps of 300 s" in result.stdout
-    assert "cella_pdu6    a       1    0 0.225 0.100 0.400" in result.stdout
+    assert "cella_pdu6    a 0.225 0.100 0.400" in result.stdout
     again = read_trace_files(packed)
     assert again.value.tolist() == [[0.1, 0.2, 0.2, 0.4], [0.5, 0.6, 0.7, 0.8]]
     assert not again.synthetic

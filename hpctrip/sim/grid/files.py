@@ -23,10 +23,10 @@ from hpctrip.base.units import Seconds
 from hpctrip.config.sources import Reads, files_in
 from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
-from hpctrip.sim.series import joined, rows_of
+from hpctrip.sim.series import Column, joined, rows_of
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
-from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, read_times
+from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us
 
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
@@ -57,26 +57,18 @@ class FileSignal(SignalModel):
     longest_gap_s: Seconds = Field(6 * 3600.0, gt=0)
     """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
         """The rows of one file, as by `rows_of`: zones, and values for a kilowatt-hour. A value of higher `rank`
         replaces others of its zone and time. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """Read the files and assign a zone to every site."""
-        files = [
-            self.read(path, f"{table}.path = {str(path)!r}").dropna(subset="value")
-            for path in signal_files(self.path)
-        ]
-        place, low = f"{table}.path = {self.path!r}", LOWEST[table]
-        zones = joined(files, place, self.longest_gap_s, hint=self.hint)
-        wrong, _ = np.nonzero((zones.value < low) | (zones.value > HIGHEST))
-        if len(wrong):
-            values, name = zones.value[wrong[0]], zones.names[wrong[0]]
-            worst = values.min() if values.min() < low else values.max()
-            raise InputError(
-                place, f"holds {worst:g} of {name}", f"a kilowatt-hour has {low:g} to {HIGHEST:g}"
-            )
+        paths = {path: f"{table}.path = {str(path)!r}" for path in signal_files(self.path)}
+        rows = pd.concat([self.read(path, place, table) for path, place in paths.items()]).dropna(
+            subset="value"
+        )
+        zones = joined(rows, f"{table}.path = {self.path!r}", self.longest_gap_s, hint=self.hint)
         calendar = zones.calendar(table, self.start)
         if calendar:
             shared({table: calendar})  # its start lies within the data
@@ -141,19 +133,14 @@ class CsvSignal(FileSignal):
         """The signal with its unit in force."""
         return super().resolve().with_defaults(unit=self._unit)
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
-        """Read the columns that the input names."""
-        table = read_table(path, place, may_comment=True)
-        table.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
-        stem = path.name.partition(".")[0]
-        zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
-        value = table.numbers(self.value_column, may_lack=True) * PER_KWH[self._unit]
-        return rows_of(table, read_times(table, self.time_column, self.timezone, zones), zones, value)
-
-    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
-        """The signal; InputError where the unit is not stated, or not as in the name of the column."""
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
+        """Read the columns that the input names. InputError where their unit is not stated, or not as in the name."""
         check_per_kwh(table, self.value_column, self._unit)
-        return super().signal(table, sites, num_sites, seed)
+        file = read_table(path, place, may_comment=True)
+        file.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
+        zones = file.texts(self.zone_column) if self.zone_column else path.name.partition(".")[0]
+        values = {self.value_column: Column(zones, PER_KWH[self._unit], LOWEST[table], HIGHEST)}
+        return rows_of(file, values, self.time_column, self.timezone)
 
 
 @SIGNALS.add
@@ -165,12 +152,12 @@ class ElectricityMaps(FileSignal):
     intensity: Literal["life-cycle", "direct"] = "life-cycle"
     """life-cycle includes emissions from building the plants and from fuel production."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
         """Read the publisher's columns, whose wording has changed over the years."""
-        table = read_table(path, place, may_comment=True)
+        file = read_table(path, place, may_comment=True)
         which = "direct" if self.intensity == "direct" else "LCA|life cycle"
         pattern = re.compile(rf"carbon intensity.*({which})", re.IGNORECASE)
-        columns = list(filter(pattern.search, table.columns))
+        columns = list(filter(pattern.search, file.columns))
         if len(columns) != 1:
             number, wanted = len(columns) or "no", which.replace("|", " or ")
             problem = f"has {number} columns of a carbon intensity ({wanted})"
@@ -178,10 +165,8 @@ class ElectricityMaps(FileSignal):
         if not re.search(r"\bg\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
             problem = f"{columns[0]!r} is not in gCO2eq/kWh"
             raise InputError(place, problem, 'use kind = "csv" for other units')
-        zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
-        table.require("Datetime (UTC)", zone)
-        times, value = read_times(table, "Datetime (UTC)"), table.numbers(columns[0], may_lack=True)
-        return rows_of(table, times, table.texts(zone), value)
+        zones = file.texts("Zone id" if "Zone id" in file.columns else "Zone Id")
+        return rows_of(file, {columns[0]: Column(zones, high=HIGHEST)}, "Datetime (UTC)")
 
 
 @SIGNALS.add
@@ -200,7 +185,7 @@ class UkCarbonIntensity(FileSignal):
     value: Literal["actual", "forecast", "best-known"] = "best-known"
     """Actual or forecast intensity; best-known: the actual one if available, otherwise the forecast."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
         """Zones: GB, or the names of regions."""
         text = read_unpacked(path, place)
         try:
@@ -208,14 +193,16 @@ class UkCarbonIntensity(FileSignal):
                 (zone, half_hour["from"], *self._intensity(**half_hour["intensity"]))
                 for zone, half_hour in _half_hours(json.loads(text)["data"])
             ]
-            frame = pd.DataFrame(rows, columns=["series", "time_us", "value", "rank"]).astype(
-                {"value": float}
-            )
-            of_file = {"place": place, "line": 0, "is_dated": True, "synthetic": False}
-            return frame.assign(time_us=moments_us(frame["time_us"]), **of_file)
+            frame = pd.DataFrame(rows, columns=["series", "time_us", "value", "rank"])
+            frame = frame.assign(time_us=moments_us(frame["time_us"])).astype({"value": float})
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             problem = f"is not an answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
             raise InputError(place, problem, "give one as it was sent") from None
+        wrong = frame[(frame.value < 0) | (frame.value > HIGHEST)]
+        if len(wrong):
+            problem = f"holds {wrong.value.iloc[0]:g} of {wrong.series.iloc[0]}"
+            raise InputError(place, problem, f"a kilowatt-hour has 0 to {HIGHEST:g} g")
+        return frame.assign(place=place, line=0, is_dated=True, synthetic=False)
 
     def _intensity(
         self, actual: float | None = None, forecast: float | None = None, **_: Any

@@ -13,9 +13,9 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import is_pattern, matching, replace_file
-from hpctrip.sim.series import Series, joined, rows_of
+from hpctrip.sim.series import Column, Series, joined, rows_of
 from hpctrip.sim.stated_units import POWER, PowerUnit, power_unit
-from hpctrip.sim.times import SHOWN_TWICE, TimeUnit, read_times, time_column
+from hpctrip.sim.times import SHOWN_TWICE, TimeUnit, time_column
 
 ORIGIN = (
     'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); for a file of your own, with a '
@@ -78,7 +78,7 @@ def read_trace_files(
             )
     domains = sorted({*zip(rows.cell, rows.pdu, strict=True)}, key=lambda key: (key[0], len(key[1]), key[1]))
     names = [f"cell{cell}_{pdu}" for cell, pdu in domains]  # pdu9 before pdu10
-    traces = joined([rows], str(path), longest_gap_s, names, SHOWN_TWICE if rows.is_dated.all() else "")
+    traces = joined(rows, str(path), longest_gap_s, names, SHOWN_TWICE if rows.is_dated.all() else "")
     off = rows[(rows.time_us - traces.time_us[0]) % traces.step_us != 0]
     if len(off):
         row = off.iloc[0]
@@ -101,17 +101,14 @@ def _rows(path: Path, column: str, flags: Flags, time_unit: TimeUnit, timezone: 
     table.require(time_name, "cell", "pdu", util_name)
     if len(table.lines) == 0:
         raise InputError(str(path), "no rows", f"the file is cut short; get it again: {ORIGIN}")
-    util = table.numbers(util_name, may_lack=True)
-    bad = np.zeros(len(util), dtype=bool)
+    bad = np.zeros(len(table.lines), dtype=bool)
     if bad_name in table.columns:
         bad = table.flags(bad_name, empty=flags == "true-is-good") == (flags == "true-is-bad")
-        util = np.where(bad, np.nan, util)
-    outside = (util < 0) | (util > 1)
-    table.refuse(util_name, outside, "is outside 0..1", "utilisation is a fraction, not a percentage")
     cells, pdus = table.texts("cell"), table.texts("pdu")
     names = [f"cell{cell}_{pdu}" for cell, pdu in zip(cells, pdus, strict=True)]
-    times = read_times(table, time_name, timezone, names, time_unit if time_name == "time" else None)
-    return rows_of(table, times, names, util).assign(cell=cells, pdu=pdus, bad=bad)
+    unit = time_unit if time_name == "time" else None
+    rows = rows_of(table, {util_name: Column(names, high=1.0)}, time_name, timezone, unit, missing=bad)
+    return rows.assign(cell=cells, pdu=pdus, bad=bad)
 
 
 def read_site_power(
@@ -137,13 +134,12 @@ def read_site_power(
         )
     if not names or len(table.lines) == 0:
         raise InputError(table.place, "holds no power", "give two rows or more, and a column for each site")
-    times = read_times(table, time, timezone)
-    rows = []
-    for name, (site, of) in columns.items():
-        power, highest = table.numbers(name, may_lack=True) * POWER[of], 1.0 if of == "fraction" else 1e15
-        table.refuse(name, (power < 0) | (power > highest), f"is outside 0 to {highest:g}")
-        rows.append(rows_of(table, times, site, power))
-    series = joined(rows, table.place, longest_gap_s, names, SHOWN_TWICE if times[1] else "")
+    values = {
+        name: Column(site, POWER[of], high=1.0 if of == "fraction" else 1e15)
+        for name, (site, of) in columns.items()
+    }
+    rows = rows_of(table, values, time, timezone)
+    series = joined(rows, table.place, longest_gap_s, names, SHOWN_TWICE if rows.is_dated.all() else "")
     return series, np.array([of == "fraction" for _, of in columns.values()])
 
 

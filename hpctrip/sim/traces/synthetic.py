@@ -63,7 +63,6 @@ def synthetic_traces(seed: int, column: str = "production") -> Series:
     """One synthetic month of all 57 domains: what reading the files of `synthetic_table(seed)` would give."""
     names, cells, util = _month(seed)
     util[column].flags.writeable = False
-    none = np.zeros(len(names), dtype=np.int64)
     step_us = STEP_S * 1_000_000
     return Series(
         names=[f"cell{cell}_{pdu}" for cell, pdu in zip(cells, names, strict=True)],
@@ -73,8 +72,6 @@ def synthetic_traces(seed: int, column: str = "production") -> Series:
         value=util[column],
         is_dated=False,
         synthetic=True,
-        num_filled=none,
-        num_cut=none,
         cells=cells,
     )
 
