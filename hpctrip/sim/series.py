@@ -118,9 +118,9 @@ def rows_of(
     parts = []
     for name, (series, factor, low, high) in columns.items():
         value = np.where(missing, np.nan, table.numbers(name, may_lack=True) * factor)
-        table.refuse(
-            name, (value < low) | (value > high), f"is outside {low / factor:g} to {high / factor:g}"
-        )
+        wrong, bounds = (value < low) | (value > high), f"{low / factor:g} to {high / factor:g}"
+        way_out = "give a fraction, not a percentage" if high == 1 else ""
+        table.refuse(name, wrong, f"is outside {bounds}", way_out)
         row = {"series": series, "time_us": time_us, "value": value, "line": table.lines}
         parts.append(pd.DataFrame(row).assign(**of_file))
     return pd.concat(parts)

@@ -281,7 +281,7 @@ def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
         ("2022-01-01,1\n2022-01-01,1\n", "holds 1 values of A"),
         ("", "holds no values"),
         ("2022-01-01,1\nyesterday,2\n", "line 3: time = 'yesterday' is not a time such as"),
-        ("2022-01-01,1\n2022-01-01T01:00,-2\n", "holds -2 of A; a kilowatt-hour has 0 to"),
+        ("2022-01-01,1\n2022-01-01T01:00,-2\n", "line 3: per_kwh = '-2' is outside 0 to 1e"),
     ],
 )
 def test_rows_that_cannot_be_are_refused(tmp_path, rows, problem):

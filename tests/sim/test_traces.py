@@ -201,7 +201,10 @@ def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("1200000000,a,pdu6,0.9,1.3,false,false", "production_power_util = '1.3' is outside 0..1"),
+        (
+            "1200000000,a,pdu6,0.9,1.3,false,false",
+            "production_power_util = '1.3' is outside 0 to 1; give a fraction",
+        ),
         ("1200000000,a,pdu6,0.9,0.5,false,maybe", "bad_production_power_data = 'maybe' is neither"),
         ("1200000000,,pdu6,0.9,0.5,false,false", "cell = '' is missing"),
         ("1e17,a,pdu6,0.9,0.5,false,false", "time = '1e17' is not a time in us"),
@@ -323,7 +326,7 @@ def test_the_importer_reports_a_broken_file_and_writes_nothing(tmp_path):
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 1.2))
     result = run("import_powerdata2019.py", tmp_path, "--out", tmp_path / "packed.csv.gz")
     assert result.exit_code == 2
-    assert "line 3: production_power_util = '1.2' is outside 0..1" in result.output
+    assert "line 3: production_power_util = '1.2' is outside 0 to 1; give a fraction" in result.output
     assert not (tmp_path / "packed.csv.gz").exists()
 
 
