@@ -250,6 +250,8 @@ class CsvPower(PowerModel):
     """
 
     kind = "csv"
+    rules = 2
+    """2: numbers since 1970 are dates, which begin with those of carbon and price."""
     path: Annotated[PathName, Reads()]
     """The CSV file, plain or gzipped."""
     meaning: Literal["available", "used"] = "available"

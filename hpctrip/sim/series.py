@@ -150,7 +150,7 @@ def joined(
     time_us = np.unique(np.concatenate([[first_us], *(one.time_us for one in each)]))
     time_us = time_us[(time_us >= first_us) & (time_us < end_us)]
     num_steps = sum(round((end_us - first_us) / one.step_us) for one in each)
-    num_known = sum(int(np.isin(one.time_us, time_us).sum()) for one in each)
+    num_known = sum(((one.time_us >= first_us) & (one.time_us < end_us)).sum() for one in each)
     if num_known < num_steps and longest_gap_s < np.inf:
         lack = num_steps - num_known, num_steps
         _logger.warning("%s: %d of %d values are missing, and the one before holds", place, *lack)
@@ -182,7 +182,8 @@ class _One(NamedTuple):
 
 def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
     """The series that has these rows."""
-    first, row_us = rows.iloc[0], np.unique(rows.time_us)
+    first, row_us = rows.iloc[0], np.sort(rows.time_us.to_numpy())
+    steps_us = np.diff(row_us)
     known = rows.dropna(subset="value").drop_duplicates(["time_us", "value"])
     known = known.sort_values("time_us", kind="stable")
     twice = known[known.time_us.duplicated(keep=False)]
@@ -195,9 +196,9 @@ def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
         raise InputError(f"{other.place}{line}", problem, f"keep one of them{hint}")
     if known.empty:
         raise InputError(first.place, f"holds no value of {first.series}", "leave it out")
-    if len(row_us) < 2:
+    if not steps_us.any():
         raise InputError(first.place, f"holds 1 values of {first.series}", "give two or more")
-    step_us = int(np.quantile(np.diff(row_us), 0.5, method="lower"))
+    step_us = int(np.quantile(steps_us[steps_us > 0], 0.5, method="lower"))
     end_us = int(row_us[-1]) + step_us
     since_us = np.concatenate([row_us[:1], known.time_us])
     gap_us = np.diff(since_us, append=end_us)

@@ -64,9 +64,9 @@ OWN_COLUMN = "per_kwh"
 """The column that is read by default; its name leaves the unit to the key, and means grams or money per kWh without."""
 _AMOUNTS = {
     "carbon": "kg|lb|pound|tonne|ton|gram|oz|(?<![a-z])(?:t|g|mg|mt|kt)",
-    "price": "cent|pence|(?<![a-z])(?:ct|c|p|[oöø]re)",
+    "price": r"cent|pence|(?<![a-z])(?:ct|c|p|[oöø]re)|\d+(?=\s*[kmg]w)",
 }
-"""{table: words before an energy}: masses, and of a price the parts of money, in which none is read."""
+"""{table: words before an energy}: masses; of a price the parts of money and numbers of hours, in which none is."""
 _CANONICAL = {"tonne": "t", "ton": "t", "mt": "t", "pound": "lb", "gram": "", "g": ""}
 _ENERGY = r"([kmg])(?:ilo|ega|iga)?w(?:att)?[\W_]*h"
 _BETWEEN = r"s?(?:[\W_]|of|co2|eq?|carbon|dioxide|equivalents?|per)*"

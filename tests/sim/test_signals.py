@@ -211,6 +211,7 @@ def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column)
         ("SpotPriceEURperMWh", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("price_per_mwh", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("centsPerKwh", "price", None, "does not tell its unit; convert it"),
+        ("EUR/100 kWh", "price", "per kWh", "convert it"),
         ("RRP", "price", None, "does not tell its unit; set price.unit to 'per kWh' or 'per MWh'$"),
         ("pounds_per_mwh", "carbon", None, "does not tell its unit; set carbon.unit = 'lb per MWh'"),
         ("[EUR/MWh]", "price", "per kWh", "set price.unit = 'per MWh'"),
