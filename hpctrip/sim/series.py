@@ -141,47 +141,30 @@ def joined(
         rows = rows[rows["rank"] == rows.groupby(["series", "time_us"])["rank"].transform("max")]
     if rows.is_dated.nunique() > 1:
         raise InputError(place, "has dates in some files, other times in others", "give files of one clock")
-    found = {str(name): _one(of, longest_gap_s, hint) for name, of in rows.groupby("series")}
+    found = {str(name): _known(of, longest_gap_s, hint) for name, of in rows.groupby("series")}
     names = list(found if names is None else names)
-    each = [found[name] for name in names]
-    first_us, end_us = max(one.first_us for one in each), min(one.end_us for one in each)
+    firsts_us, ends_us, steps_us, known_us, known = zip(*(found[name] for name in names), strict=True)
+    first_us, end_us = max(firsts_us), min(ends_us)
     if end_us <= first_us:
         raise InputError(place, "its series have no time in common", "give files of one period")
-    time_us = np.unique(np.concatenate([[first_us], *(one.time_us for one in each)]))
+    time_us = np.unique(np.concatenate([[first_us], *known_us]))
     time_us = time_us[(time_us >= first_us) & (time_us < end_us)]
-    num_steps = sum(round((end_us - first_us) / one.step_us) for one in each)
-    num_known = sum(((one.time_us >= first_us) & (one.time_us < end_us)).sum() for one in each)
+    num_steps = sum(round((end_us - first_us) / step_us) for step_us in steps_us)
+    num_known = sum(((each_us >= first_us) & (each_us < end_us)).sum() for each_us in known_us)
     if num_known < num_steps and longest_gap_s < np.inf:
         lack = num_steps - num_known, num_steps
         _logger.warning("%s: %d of %d values are missing, and the one before holds", place, *lack)
-    return Series(
-        names=names,
-        time_us=time_us,
-        end_us=end_us,
-        step_us=min(one.step_us for one in each),
-        value=np.stack([one.at(time_us) for one in each]),
-        is_dated=bool(rows.is_dated.iloc[0]),
-        synthetic=bool(rows.synthetic.any()),
-    )
+    last = [np.searchsorted(each_us, time_us, side="right") - 1 for each_us in known_us]
+    value = np.stack([values[at.clip(0)] for values, at in zip(known, last, strict=True)])
+    is_dated, synthetic = bool(rows.is_dated.iloc[0]), bool(rows.synthetic.any())
+    return Series(names, time_us, end_us, min(steps_us), value, is_dated, synthetic)
 
 
-class _One(NamedTuple):
-    """One series: the time of its first row, the end of its last, their median step, and K values by rising time."""
-
-    first_us: int
-    end_us: int
-    step_us: int
-    time_us: np.ndarray
-    value: np.ndarray
-
-    def at(self, time_us: np.ndarray) -> np.ndarray:
-        """The values at these times [T]."""
-        last = np.searchsorted(self.time_us, time_us, side="right") - 1
-        return self.value[np.maximum(last, 0)]
-
-
-def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
-    """The series that has these rows."""
+def _known(
+    rows: pd.DataFrame, longest_gap_s: float, hint: str
+) -> tuple[int, int, int, np.ndarray, np.ndarray]:
+    """Of the series that has these rows: the time of the first, the end of the last, their median step, and the times
+    and values that are known, by rising time."""
     first, row_us = rows.iloc[0], np.sort(rows.time_us.to_numpy())
     steps_us = np.diff(row_us)
     known = rows.dropna(subset="value").drop_duplicates(["time_us", "value"])
@@ -208,7 +191,7 @@ def _one(rows: pd.DataFrame, longest_gap_s: float, hint: str) -> _One:
         problem = f"has no value of {first.series} for {gap_us[at] / 3.6e9:g} h after {since}"
         way_out = f"fill the gap, or raise longest_gap_s (now {longest_gap_s:g})"
         raise InputError(first.place, problem, way_out)
-    return _One(int(row_us[0]), end_us, step_us, known.time_us.to_numpy(), known.value.to_numpy())
+    return int(row_us[0]), end_us, step_us, known.time_us.to_numpy(), known.value.to_numpy()
 
 
 def _text(time_us: float, is_dated: bool) -> str:
