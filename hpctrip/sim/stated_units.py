@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import product
 from typing import Literal
 
 from hpctrip.base.errors import InputError
@@ -14,39 +15,43 @@ from hpctrip.base.errors import InputError
 PowerUnit = Literal["W", "kW", "MW", "fraction"]
 POWER: dict[PowerUnit, float] = {"W": 1.0, "kW": 1e3, "MW": 1e6, "fraction": 1.0}
 _POWER_ENDS: dict[str, PowerUnit] = {unit: unit for unit in POWER} | {"w": "W", "kw": "kW", "mw": "MW"}
-_NAME = re.compile(r"(.+?)[-_. (\[]+([^-_. ()\[\]]+)[)\]]?|(.+?)([kMmG]W)")
+_NAME = re.compile(r"(.+?)[-_. (\[]+([^-_. ()\[\]]+)[)\]]?|(.+?)([kKmMG]W)")
 """A name that ends in a unit: oslo_kw, oslo kW, oslo (kW), oslo [kW], osloMW."""
 _OTHER_POWER = {
     r"[kmg]?wh(r|rs)?": "has energy, not power: divide by the hours of a step, and name it e.g. {}_kw",
-    r"[km]?var?": "has apparent power: multiply by the power factor, and name it e.g. {}_kw",
+    r"[km]var?": "has apparent power: multiply by the power factor, and name it e.g. {}_kw",
     r"%|pct|percent(age)?": "has percent: divide by 100, and name it {}_fraction",
     r"([kmgtuµ]|kilo|mega|milli|giga)?w(atts?)?": (
         "is not in W, kW or MW, spelled so (mW is a milliwatt): convert it, and name it e.g. {}_kw"
     ),
 }
-"""{end of a name, in any case: what to do about the column}."""
+"""{word of a name, in any case: what to do about the column}."""
 
 
 def power_unit(place: str, column: str, unit: PowerUnit | None) -> tuple[str, PowerUnit]:
     """(the site, the unit) of a column of power, in the unit that its name ends in, else in `unit`, the key power.unit.
-    InputError where both are there and differ, where neither is there, and where the name ends in another unit."""
+    InputError where neither is there, and where the name has a word for another unit."""
     match = _NAME.fullmatch(column)
     site, end = filter(None, match.groups()) if match else (column, "")
-    stated = _POWER_ENDS.get(end)
+    inner = [word for word in re.split(r"[-_. ()\[\]]+", site)[1:] if len(word) > 1]  # as in load_mw_mean
+    told = next((_POWER_ENDS[word] for word in (end, *inner) if word in _POWER_ENDS), None)
     what = f"the column {column!r}"
-    if stated is None:
-        for form, advice in _OTHER_POWER.items():
-            if re.fullmatch(form, end, re.IGNORECASE):
-                problem, way_out = advice.replace("{}", site).split(": ", 1)
+    if told is None:
+        for word, form in product((end, *inner), _OTHER_POWER):
+            if re.fullmatch(form, word, re.IGNORECASE):
+                problem, way_out = _OTHER_POWER[form].replace("{}", site).split(": ", 1)
                 raise InputError(place, f"{what} {problem}", way_out)
-        if unit is None:
-            way_out = f'set power.unit = "kW" (or one of {", ".join(POWER)}), or name it e.g. {column}_kw'
-            raise InputError(place, f"{what} does not tell its unit", way_out)
-        return column, unit
-    if unit not in (None, stated):
-        way_out = f"leave power.unit out, or name the column {site}"
-        raise InputError(place, f"{what} is in {stated} by its name, but power.unit = {unit!r}", way_out)
-    return site, stated
+    if None not in (unit, told) and unit != told:
+        way_out = "leave power.unit out, or take the unit out of the name"
+        raise InputError(place, f"{what} is in {told} by its name, but power.unit = {unit!r}", way_out)
+    if end in _POWER_ENDS:
+        return site, _POWER_ENDS[end]
+    if unit is None:
+        way_out = (
+            f'set power.unit = "{told or "kW"}" (or one of {", ".join(POWER)}), or name it e.g. {column}_kw'
+        )
+        raise InputError(place, f"{what} does not tell its unit", way_out)
+    return column, unit
 
 
 PerKwh = Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"]
@@ -64,7 +69,7 @@ OWN_COLUMN = "per_kwh"
 """The column that is read by default; its name leaves the unit to the key, and means grams or money per kWh without."""
 _AMOUNTS = {
     "carbon": "kg|lb|pound|tonne|ton|gram|oz|(?<![a-z])(?:t|g|mg|mt|kt)",
-    "price": r"cent|pence|(?<![a-z])(?:ct|c|p|[oöø]re)|\d+(?=\s*[kmg]w)",
+    "price": r"cent|pence|rappen|grosz|(?<![a-z])(?:ct|c|p|rp|[oöø]re)|\d+(?=\s*[kmg]w)",
 }
 """{table: words before an energy}: masses; of a price the parts of money and numbers of hours, in which none is."""
 _CANONICAL = {"tonne": "t", "ton": "t", "mt": "t", "pound": "lb", "gram": "", "g": ""}
@@ -94,7 +99,7 @@ def check_per_kwh(table: str, column: str, unit: str | None) -> None:
     if unit is not None and PER_KWH[unit] == PER_KWH.get(told):
         return
     problem = "does not tell its unit" if unit is None else f"is in another unit than {key} = {unit!r}"
-    way_out = f"set {key} = {told!r}"
-    if told not in units:
-        way_out = f"{'convert it, or ' if told else ''}set {key} to {' or '.join(map(repr, units))}"
+    way_out = f"set {key} to {' or '.join(map(repr, units))}"
+    if told is not None:
+        way_out = f"set {key} = {told!r}" if told in units else "convert it, and rename the column"
     raise InputError(place, problem, way_out)

@@ -85,9 +85,7 @@ def test_numbers_since_1970_are_dates_of_the_same_clock(files, tmp_path, column,
     assert hours(built, "carbon", 0, 1) == hours(built, "price", 0, 1) == [8, 9]
     assert built.supply.traces.value[0, 2] == 502
     assert [line[:29] for line in built.start if "power" in line] == ["power 2022-01-01T08:00:00 UTC"]
-    number = SIGNALS["csv"](
-        path=str(tmp_path / "power.csv"), time_column=column, value_column="a_w", unit="per kWh"
-    )
+    number = SIGNALS["csv"](path=str(tmp_path / "power.csv"), value_column="a_w", unit="per kWh")
     assert hours(world(1, 1e6, carbon=number, price=files("price", "1T8", 48)), "carbon", 0) == [502]
 
 

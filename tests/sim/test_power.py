@@ -166,6 +166,7 @@ ROWS = "0,{},{}\n60,{},{}\n"
         ("a (MW),b [W]", (0.0005, 500, 0, 0), {}, [[0.5, 0.25], [0, 0]]),
         ("rack_01_kw,New York kW", (0.5, 1, 0, 0), {}, [[0.5, 0.5], [0, 0]]),
         ("hall_1_fraction,hall_2_power_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
+        ("us_va,b_w_mean", (250, 1, 500, 4), {"unit": "W"}, [[0.25, 0.0005], [0.5, 0.002]]),
         ("edge_1_mw,edge_2", (0.0005, 0.001, 0, 0), {"unit": "MW"}, [[0.5, 0.5], [0, 0]]),
         ("a,b", (0.25, 1.5, 0.5, ""), {"unit": "kW"}, [[0.25, 0.75], [0.5, 0.75]]),
         ("a_fraction,b_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
@@ -237,8 +238,14 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
             {"unit": "kW"},
             "'a_1_mw' is in MW by its name, but power.unit = 'kW'",
         ),
-        ("time_s,a_w,b\n0,1,1\n60,1,1\n", {"unit": "fraction"}, "leave power.unit out, or name the column a"),
+        (
+            "time_s,a_w,b\n0,1,1\n60,1,1\n",
+            {"unit": "fraction"},
+            "leave power.unit out, or take the unit out of the name",
+        ),
         ("time_s,loadMW,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'loadMW' is in MW by its name"),
+        ("time_s,a_mw_mean,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'a_mw_mean' is in MW by its name"),
+        ("time_s,loadKW,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'loadKW' is not in W, kW or MW, spelled so"),
         (
             "time_s,a_kva,b\n0,1,1\n60,1,1\n",
             {"unit": "kW"},

@@ -26,7 +26,7 @@ from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, Signa
 from hpctrip.sim.series import Column, joined, rows_of
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
-from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us
+from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, time_column
 
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
@@ -113,7 +113,8 @@ class CsvSignal(FileSignal):
     """2: times that clocks show twice in rows of falling time; all dated series begin at one moment."""
     hint = SHOWN_TWICE
     time_column: str = "time"
-    """Column of the start times of values: ISO 8601, or numbers if its name ends in their unit, as in `time_s`."""
+    """Column of the start times of values: ISO 8601, or numbers if its name ends in their unit. Where there is no
+    `time`, also `time_s`, `time_ms` or `time_us`."""
     value_column: str = "per_kwh"
     """Column of the values: grams of CO2 in [carbon], money in [price]. Empty fields: missing."""
     zone_column: str | None = None
@@ -137,10 +138,12 @@ class CsvSignal(FileSignal):
         """Read the columns that the input names. InputError where their unit is not stated, or not as in the name."""
         check_per_kwh(table, self.value_column, self._unit)
         file = read_table(path, place, may_comment=True)
-        file.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
+        is_numbered = self.time_column == "time" and "time" not in file.columns
+        time = time_column(file) if is_numbered else self.time_column
+        file.require(time, self.value_column, *filter(None, [self.zone_column]))
         zones = file.texts(self.zone_column) if self.zone_column else path.name.partition(".")[0]
         values = {self.value_column: Column(zones, PER_KWH[self._unit], LOWEST[table], HIGHEST)}
-        return rows_of(file, values, self.time_column, self.timezone)
+        return rows_of(file, values, time, self.timezone)
 
 
 @SIGNALS.add
