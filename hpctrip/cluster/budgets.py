@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.grid.signals import SiteSignal
 from hpctrip.sim.series import Column, Series, joined, rows_of
+from hpctrip.sim.stated_units import PER_KWH, POWER
 from hpctrip.sim.times import time_column
 
 _LOW_W = 100.0
@@ -92,8 +94,8 @@ class NoBudget(Budget):
 class FileBudget(Budget):
     """Base class of budgets that read a file of times and values."""
 
-    column: ClassVar[str]
-    """Column of the values."""
+    columns: ClassVar[Mapping[str, float]]
+    """{column of the values: its unit}, of which the file has one."""
     start_s: Seconds | None = Field(None, ge=-1e10, le=1e10)
     """Time of the file, in seconds (since 1970 if it has dates), at which the first job is submitted. Absent: the time
     of submission in the jobs' own trace if both are in seconds or both have dates, else the first time of the file."""
@@ -105,8 +107,9 @@ class FileBudget(Budget):
         if self.path is None:
             return None
         table = read_table(self.path, f"budget.path = {self.path!r}", may_comment=True)
-        table.texts(self.column)  # none is empty
-        rows = rows_of(table, {self.column: Column(self.column, high=1e12)}, time_column(table))
+        column = next((name for name in self.columns if name in table.columns), next(iter(self.columns)))
+        table.texts(column)  # none is empty
+        rows = rows_of(table, {column: Column(column, self.columns[column], high=1e12)}, time_column(table))
         return joined(rows, table.place, np.inf)
 
     def begun_with(self, start_s: float | None, is_dated: bool) -> Self:
@@ -145,14 +148,14 @@ class Carbon(FileBudget):
     """Limits the carbon of the cluster's energy. It accrues evenly over a period; the unused part carries over."""
 
     kind = "carbon"
-    column = "g_per_kwh"
+    columns = {"g_per_kwh": 1.0, "kg_per_mwh": 1.0, "lb_per_mwh": PER_KWH["lb per MWh"]}
     grams: float = Field(gt=0, le=1e15)
     """Carbon of the whole period."""
     period_s: Seconds = Field(gt=0, le=1e9)
     """Time over which the budget accrues."""
     path: Annotated[PathName | None, Reads()] = None
-    """CSV file with the columns time_s (or time) and g_per_kwh; each value holds until the next. At its end it starts
-    again. Absent: the intensity is that of [carbon]."""
+    """CSV file with the columns time_s (or time) and g_per_kwh (kg_per_mwh, lb_per_mwh); each value holds until the
+    next. At its end it starts again. Absent: the intensity is that of [carbon]."""
 
     def limit_under(self, carbon: SiteSignal | None) -> Limit:
         """Read the trace, if there is one, and build the limit."""
@@ -187,11 +190,11 @@ class Power(FileBudget):
     """Limits the power of the whole cluster to a constant or to a trace, which starts again at its end."""
 
     kind = "power"
-    column = "power_w"
+    columns = {f"power_{unit.lower()}": POWER[unit] for unit in ("W", "kW", "MW")}
     watts: Watts | None = Field(None, ge=0)
     """Constant limit."""
     path: Annotated[PathName | None, Reads()] = None
-    """CSV file with the columns time_s (or time) and power_w; each value holds until the next time."""
+    """CSV file with the columns time_s (or time) and power_w (_kw, _mw); each value holds until the next time."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -209,7 +212,7 @@ class Power(FileBudget):
         highest_w = float(power_w.value.max())
         if 0 < highest_w < _LOW_W:
             _logger.warning(
-                "budget.path = %r: its highest power_w is %g W; is it in kW or MW?", self.path, highest_w
+                "budget.path = %r: its highest power is %g W; is it in kW or MW?", self.path, highest_w
             )
         return _PowerLimit(power_w)
 

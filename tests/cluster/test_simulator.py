@@ -258,7 +258,10 @@ def test_files_of_budgets_in_another_unit_are_refused(tmp_path, keys, text, prob
 def test_watts_in_another_unit_are_warned_of(tmp_path, caplog):
     (tmp_path / "power.csv").write_text("time_s,power_w\n0,5\n3600,7\n")
     scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")}).simulator()
-    assert "highest power_w is 7 W" in caplog.text
+    assert "highest power is 7 W; is it in kW" in caplog.text
+    (tmp_path / "power.csv").write_text("time_s,power_kw\n0,5\n3600,7\n")
+    own = scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")}).simulator()
+    assert own.limit.limit_w(0, 1, 0, 0) == 5000
 
 
 @pytest.mark.parametrize("off", [{"off_after_s": "never"}, {"hot_spares": 2}, {"off_after_s": 7200.0}])
