@@ -34,10 +34,7 @@ def main(folder: Path, days: float, seed: int, compact: bool) -> None:
     else:
         domains = table.groupby(["cell", "pdu"], sort=False)
         files = {f"cell{cell}_{pdu}_synthetic.csv.gz": rows for (cell, pdu), rows in domains}
-    # Only the compact file, which is ours, carries a comment line: the others keep the official layout to the byte.
-    comment = (
-        f"synthetic, made by hpctrip traces/generate.py --days {days:g} --seed {seed}" if compact else ""
-    )
+    comment = f"synthetic, made by hpctrip traces/generate.py --days {days:g} --seed {seed}"
     for name, rows in files.items():
         write_csv_gz(rows, folder / name, comment)
     click.echo(f"{len(table)} synthetic rows in {len(files)} file(s) under {folder}")

@@ -18,7 +18,9 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.traces.files import COLUMNS, Flags, TimeUnit, TraceSet, read_trace_files, write_csv_gz
+from hpctrip.sim.series import Series
+from hpctrip.sim.times import TimeUnit
+from hpctrip.sim.traces.files import COLUMNS, Flags, read_trace_files, write_csv_gz
 
 
 @click.command(help=__doc__.split("\n")[0])
@@ -40,7 +42,7 @@ from hpctrip.sim.traces.files import COLUMNS, Flags, TimeUnit, TraceSet, read_tr
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write one packed csv.gz here.")
 def main(path: str, flags: Flags, time_unit: TimeUnit, out: Path | None) -> None:
     """Read each utilisation column that the files have, describe it, and pack them."""
-    found: dict[str, TraceSet] = {}
+    found: dict[str, Series] = {}
     for column in COLUMNS:
         try:
             found[column] = read_trace_files(path, column, flags, time_unit)
@@ -60,9 +62,9 @@ def main(path: str, flags: Flags, time_unit: TimeUnit, out: Path | None) -> None
         click.echo(f"wrote {out}")
 
 
-def describe(column: str, traces: TraceSet) -> None:
+def describe(column: str, traces: Series) -> None:
     """Print one line per domain and one per cell."""
-    num_domains, num_steps = traces.util.shape
+    num_domains, num_steps = traces.value.shape
     click.echo(
         f"{column} utilisation: {num_domains} domains, {num_steps} steps of {traces.step_s:g} s"
         f" ({traces.duration_s / 86400:.1f} days){', SYNTHETIC' if traces.synthetic else ''}"
@@ -70,18 +72,15 @@ def describe(column: str, traces: TraceSet) -> None:
     domains = pd.DataFrame(
         {
             "cell": traces.cells,
-            "filled": traces.num_filled,
-            "cut": traces.num_cut,
-            "mean": traces.util.mean(axis=1),
-            "min": traces.util.min(axis=1),
-            "max": traces.util.max(axis=1),
+            "mean": traces.value.mean(axis=1),
+            "min": traces.value.min(axis=1),
+            "max": traces.value.max(axis=1),
         },
         index=traces.names,
     )
     click.echo(domains.to_string(float_format="{:.3f}".format))
     cells = domains.groupby("cell").agg(
         domains=("mean", "size"),
-        filled=("filled", "sum"),
         mean=("mean", "mean"),
         min=("min", "min"),
         max=("max", "max"),
@@ -89,18 +88,18 @@ def describe(column: str, traces: TraceSet) -> None:
     click.echo(f"\n{cells.to_string(float_format='{:.3f}'.format)}\n")
 
 
-def packed(found: dict[str, TraceSet]) -> pd.DataFrame:
+def packed(found: dict[str, Series]) -> pd.DataFrame:
     """One row per domain and step: time, cell, pdu, and the utilisations found."""
     traces = next(iter(found.values()))
-    num_domains, num_steps = traces.util.shape
-    time = traces.start_us + np.arange(num_steps) * round(traces.step_s * 1e6)
+    num_domains, num_steps = traces.value.shape
+    time = traces.time_us[0] + np.arange(num_steps) * round(traces.step_s * 1e6)
     pdus = [name.removeprefix(f"cell{cell}_") for name, cell in zip(traces.names, traces.cells, strict=True)]
     return pd.DataFrame(
         {
             "time": np.tile(time, num_domains),
             "cell": np.repeat(traces.cells, num_steps),
             "pdu": np.repeat(pdus, num_steps),
-            **{COLUMNS[column][0]: one.util.ravel() for column, one in found.items()},
+            **{COLUMNS[column][0]: one.value.ravel() for column, one in found.items()},
         }
     )
 

@@ -2,7 +2,8 @@
 
 RFC 4180 with any line end: the first line holds the column names, which are unique; every row has as many fields as
 there are columns; fields may be quoted. Empty lines are skipped, except in a table of one column, where they are rows.
-UTF-8, with or without a byte order mark, plain or gzipped (detected by the first bytes, not by the name).
+UTF-8, with or without a byte order mark, plain or gzipped (detected by the first bytes, not by the name). Blanks at
+either end of a field are removed, because texts that print alike mean the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +22,18 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_unpacked
 from hpctrip.base.text import counted, shown, unknown_name
 
-_DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 """A decimal number: not nan, inf, 1_000, or digits of other scripts."""
+_NUMERALS = frozenset("0123456789+-.eE")
+_BLANK = re.compile(r"[^\S\n]")
+_MISSING = "leave the field empty"
+_WAYS_OUT = {
+    r"(?i)[-+]?(nan|na|n/a|n\.a\.|#n/a|null|none|nil|missing)|-+|\?|\.": _MISSING,
+    r"[-+]?\d{1,3}([ ,'\u00a0\u202f]\d{3})+(\.\d*)?": "write it without thousands separators, as 1234.5",
+    r"[-+]?[\d.]*,\d*": "write a decimal point, and no thousands separators, as 1234.5",
+    r"[-+]?[\d.]+ ?[^\d.,_].*": "write the number alone, without a unit",
+}
+"""{form of a field that is not a number: what to do about it}."""
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
@@ -59,12 +71,15 @@ class Table:
     def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
         """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
         texts = self.column(name)
-        values = np.array([float(text) if _DECIMAL.fullmatch(text) else np.nan for text in texts], np.float64)
+        values = _floats(texts)
         wrong = ~np.isfinite(values)
         if may_lack:
             wrong &= np.array(texts, object).astype(bool)
-        comma = wrong.any() and "," in texts[int(wrong.argmax())]
-        self.refuse(name, wrong, "is not a finite number", "write a decimal point" if comma else "")
+        first = texts[int(wrong.argmax())] if wrong.any() else ""
+        way_out = next((hint for form, hint in _WAYS_OUT.items() if re.fullmatch(form, first)), "")
+        self.refuse(
+            name, wrong, "is not a finite number", "" if way_out == _MISSING and not may_lack else way_out
+        )
         return values
 
     def integers(self, name: str) -> np.ndarray:
@@ -114,6 +129,8 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
             f"not a CSV file (has {counted(widths[row], 'field')}, but the header has {counted(width, 'field')})",
             _way_out(body.partition("\n")[0]),
         )
+    if needs_care or _BLANK.search(body):
+        fields = [field.strip() for field in fields]
     header = fields[:width]
     if width == 1 and any(mark in header[0] for mark in _OTHER_SEPARATORS):
         raise InputError(place, f"has one column, {shown(header[0])}", _way_out(header[0]))
@@ -122,6 +139,14 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
         raise InputError(place, f"has two columns {shown(twice[0])}", "give every column its own name")
     columns = {name: fields[width + i :: width] for i, name in enumerate(header)}
     return Table(place, columns, lines[1:], comment)
+
+
+def _floats(texts: Sequence[str]) -> np.ndarray:
+    """[R] the numbers in these texts; NaN where one is not a decimal number."""
+    if _NUMERALS.issuperset("".join(texts)):  # the usual case: then float takes the same texts, and is faster
+        with suppress(ValueError):
+            return np.array([float(text or "nan") for text in texts], np.float64)
+    return np.array([float(text) if _DECIMAL.fullmatch(text) else np.nan for text in texts], np.float64)
 
 
 def _way_out(header: str) -> str:
@@ -139,14 +164,21 @@ def _text(data: bytes, place: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise InputError(
-            place,
-            "not a CSV file (no text in UTF-8)",
-            "CSV is read plain or gzipped: unpack any other archive first",
-        )
+        way_out = "CSV is read plain or gzipped: unpack any other archive first"
+        if other := _other_encoding(data):
+            way_out = f"it seems to be in {other}: iconv -f {other} -t UTF-8 FILE > NEW_FILE converts it"
+        raise InputError(place, "not a CSV file (no text in UTF-8)", way_out)
     if not text:
         raise InputError(place, "the file is empty", "copy or fetch the file again")
     return text
+
+
+def _other_encoding(data: bytes) -> str:
+    """The likely encoding of a text that is not in UTF-8; empty for data that are no text."""
+    halves = data[:80:2].strip(b"\0"), data[1:80:2].strip(b"\0")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"" in halves != (b"", b""):
+        return "UTF-16"
+    return "" if re.search(rb"[\0-\x08\x0e-\x1f]", data) else "WINDOWS-1252"
 
 
 def _cut(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:

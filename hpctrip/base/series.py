@@ -13,9 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import HOUR_S
 from hpctrip.base.validate import instance, numbers, positive
 
 _MAX_MEAN_STEPS = 288
@@ -128,26 +126,3 @@ class Signal:
         )
         # rounding must not hold the clock where it is
         return max(float(following), float(np.nextafter(clock_s, np.inf)))
-
-
-def read_signal(path: str, column: str, place: str, begin_s: float | None = None) -> Signal:
-    """Read a CSV file with the columns time_s, rising, and `column`, 0 or more; the last value holds as long as the one
-    before it, then they start again. `begin_s`: the time_s at which the signal begins; None: that of the first row.
-    InputError names the line that is wrong."""
-    table = read_table(path, place)
-    table.require("time_s", column)
-    start_s, value = table.numbers("time_s"), table.numbers(column)
-    if len(start_s) < 2:
-        raise InputError(table.place, f"holds {len(start_s)} lines", "give two or more")
-    table.refuse("time_s", np.diff(start_s, prepend=-np.inf) <= 0, "is not after the line above")
-    table.refuse(column, (value < 0) | (value > 1e12), "is not a number from 0 to 1e12")
-    interval_s = float(np.median(np.diff(start_s)))
-    if not 1 <= interval_s <= 24 * HOUR_S:
-        problem = f"column time_s has a median interval of {interval_s:g} s; a file has 1 s to 1 day"
-        raise InputError(
-            table.place, problem, "give time_s in seconds, and values that hold longer again every day"
-        )
-    first_s = start_s[0]
-    start_s = start_s - first_s
-    signal = Signal(start_s, value, float(2 * start_s[-1] - start_s[-2]))
-    return signal if begin_s is None else signal.begun_at(begin_s - first_s)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.series import Signal, read_signal
+from hpctrip.base.series import Signal
 from hpctrip.base.units import J_PER_KWH, Seconds, Watts
 from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.grid.signals import SiteSignal
+from hpctrip.sim.series import Column, Series, joined, rows_of
+from hpctrip.sim.stated_units import PER_KWH, POWER
+from hpctrip.sim.times import time_column
 
 _LOW_W = 100.0
 """A limit that is never higher is less than any cluster draws: its unit is likely another one."""
@@ -54,9 +59,9 @@ class Budget(Component):
         """Build the limit. Raises InputError if a file that it needs is invalid."""
         return Limit()
 
-    def begun_with(self, jobs_s: float | None) -> Self:
-        """The budget of jobs the first of which is submitted at this time of its trace; None: at no time that a file
-        may share."""
+    def begun_with(self, start_s: float | None, is_dated: bool) -> Self:
+        """The budget of jobs the first of which is submitted at this time, which may be a date; None: at none that a
+        file may share."""
         return self
 
     def start(self) -> str:
@@ -89,22 +94,53 @@ class NoBudget(Budget):
 class FileBudget(Budget):
     """Base class of budgets that read a file of times and values."""
 
-    start_s: Seconds | None = Field(None, ge=-1e9, le=1e9)
-    """Time of the file (its time_s) at which the first job is submitted. Absent: the time of submission in the jobs'
-    own trace if that is in seconds, too, else the first time of the file."""
+    columns: ClassVar[Mapping[str, float]]
+    """{column of the values: its unit}, of which the file has one."""
+    start_s: Seconds | None = Field(None, ge=-1e10, le=1e10)
+    """Time of the file, in seconds (since 1970 if it has dates), at which the first job is submitted. Absent: the time
+    of submission in the jobs' own trace if both are in seconds or both have dates, else the first time of the file."""
+    path: Annotated[PathName | None, Reads()] = None
 
-    def begun_with(self, jobs_s: float | None) -> Self:
-        """The budget whose file shares the clock of the jobs' trace, unless the input says otherwise."""
-        return self.with_defaults(start_s=jobs_s)
+    @property
+    def series(self) -> Series | None:
+        """The one series in the file; None: there is no file."""
+        if self.path is None:
+            return None
+        table = read_table(self.path, f"budget.path = {self.path!r}", may_comment=True)
+        column = next((name for name in self.columns if name in table.columns), next(iter(self.columns)))
+        table.texts(column)  # none is empty
+        rows = rows_of(table, {column: Column(column, self.columns[column], high=1e12)}, time_column(table))
+        return joined(rows, table.place, np.inf)
+
+    def begun_with(self, start_s: float | None, is_dated: bool) -> Self:
+        """The budget whose file shares the clock of the jobs, unless the input says otherwise."""
+        shares = start_s is not None and (series := self.series) and (series.is_dated or not is_dated)
+        return self.with_defaults(start_s=start_s) if shares else self
 
     def start(self) -> str:
         """Its start, in words where the file's first time is meant."""
-        if getattr(self, "path", None) is None:
+        if (series := self.series) is None:
             return ""
-        return "at its first time" if self.start_s is None else f"{self.start_s:.12g} s"
+        return "at its first time" if self.start_s is None else series.text(self.start_s * 1e6)
 
-    def _signal(self, path: str, column: str) -> Signal:
-        return read_signal(path, column, f"budget.path = {path!r}", self.start_s)
+    @property
+    def date_us(self) -> int | None:
+        """The date at which its file begins to be read, in microseconds since 1970; None: it has none."""
+        if (series := self.series) is None or not series.is_dated:
+            return None
+        return int(series.time_us[0] if self.start_s is None else self.start_s * 1e6)
+
+    def _signal(self, series: Series) -> Signal:
+        """The values of its file, which start again at their end. InputError where it does not hold their start."""
+        (signal,) = series.signals()
+        first_s = series.time_us[0] / 1e6
+        begin_s = 0.0 if self.start_s is None else self.start_s - first_s
+        if not 0 <= begin_s < series.duration_s:
+            held = f"holds {series.text(series.time_us[0])} to {series.text(series.end_us)}"
+            problem = f"{held}, but the first job is submitted at {self.start_s:.12g} s"
+            way_out = f"set budget.start_s = {first_s:.12g}, its first time, or give a file of the clock of the jobs"
+            raise InputError(f"budget.path = {self.path!r}", problem, way_out)
+        return signal.begun_at(begin_s)
 
 
 @BUDGETS.add
@@ -112,13 +148,14 @@ class Carbon(FileBudget):
     """Limits the carbon of the cluster's energy. It accrues evenly over a period; the unused part carries over."""
 
     kind = "carbon"
+    columns = {"g_per_kwh": 1.0, "kg_per_mwh": 1.0, "lb_per_mwh": PER_KWH["lb per MWh"]}
     grams: float = Field(gt=0, le=1e15)
     """Carbon of the whole period."""
     period_s: Seconds = Field(gt=0, le=1e9)
     """Time over which the budget accrues."""
     path: Annotated[PathName | None, Reads()] = None
-    """CSV file with the columns time_s and g_per_kwh; each value holds until the next. At its end it starts again.
-    Absent: the intensity is that of [carbon]."""
+    """CSV file with the columns time_s (or time) and g_per_kwh (kg_per_mwh, lb_per_mwh); each value holds until the
+    next. At its end it starts again. Absent: the intensity is that of [carbon]."""
 
     def limit_under(self, carbon: SiteSignal | None) -> Limit:
         """Read the trace, if there is one, and build the limit."""
@@ -128,8 +165,9 @@ class Carbon(FileBudget):
         if self.path is None and carbon is None:
             hint = "set carbon.kind, e.g. electricity-maps, or budget.path"
             raise InputError(config_key("budget", self), "needs the signal [carbon]", hint)
-        intensity = carbon if self.path is None else self._signal(self.path, "g_per_kwh")
-        return _CarbonLimit(self.grams, self.period_s, intensity)
+        return _CarbonLimit(
+            self.grams, self.period_s, self._signal(series) if (series := self.series) else carbon
+        )
 
 
 @BUDGETS.add
@@ -152,10 +190,11 @@ class Power(FileBudget):
     """Limits the power of the whole cluster to a constant or to a trace, which starts again at its end."""
 
     kind = "power"
+    columns = {f"power_{unit.lower()}": POWER[unit] for unit in ("W", "kW", "MW")}
     watts: Watts | None = Field(None, ge=0)
     """Constant limit."""
     path: Annotated[PathName | None, Reads()] = None
-    """CSV file with the columns time_s and power_w; each value holds until the next time."""
+    """CSV file with the columns time_s (or time) and power_w (_kw, _mw); each value holds until the next time."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -167,13 +206,13 @@ class Power(FileBudget):
 
     def limit(self) -> Limit:
         """Read the trace and build the limit."""
-        if self.path is None:
+        if (series := self.series) is None:
             return _PowerLimit(Signal.constant(self.watts or 0.0))
-        power_w = self._signal(self.path, "power_w")
+        power_w = self._signal(series)
         highest_w = float(power_w.value.max())
         if 0 < highest_w < _LOW_W:
             _logger.warning(
-                "budget.path = %r: its highest power_w is %g W; is it in kW or MW?", self.path, highest_w
+                "budget.path = %r: its highest power is %g W; is it in kW or MW?", self.path, highest_w
             )
         return _PowerLimit(power_w)
 

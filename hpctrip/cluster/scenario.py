@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Self
 
@@ -22,10 +23,12 @@ from hpctrip.config.component import Component, config_key
 from hpctrip.config.identity import NotInResult
 from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.grid.signals import SiteSignal
+from hpctrip.sim.grid.signals import SiteSignal, unusual
 from hpctrip.sim.hardware.gpu_power import GPUS
 from hpctrip.sim.sites import SitePlacement
-from hpctrip.sim.times import utc
+from hpctrip.sim.times import moment_us, utc
+
+_logger = logging.getLogger(__name__)
 
 
 class ClusterScenario(Component):
@@ -65,7 +68,11 @@ class ClusterScenario(Component):
         return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})
 
     def _budget_of(self, jobs: Jobs) -> Budget:
-        return self.budget.begun_with(jobs.start_s if self.jobs.clock == "seconds" else None)
+        """The budget whose file begins with the jobs, or else with carbon."""
+        if self.jobs.clock != "none":
+            return self.budget.begun_with(jobs.start_s, self.jobs.clock == "dates")
+        named = getattr(self.carbon, "start", None)
+        return self.budget.begun_with(named and moment_us(named) / 1e6, True)
 
     def start(self, simulator: Simulator) -> list[str]:
         """The times at which simulated time begins in the jobs' trace, the file of the budget and dated carbon, as
@@ -110,8 +117,9 @@ class ClusterScenario(Component):
         return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, carbon, self.clock)
 
     def carbon_signal(self, jobs: Jobs) -> SiteSignal | None:
-        """The carbon intensity of the cluster's power; None: not known. Begins with the first job where both have
-        dates and carbon.start names no other moment. Raises InputError if it is not of one zone."""
+        """The carbon intensity of the cluster's power; None: not known. Begins with the first job, or else with the
+        file of the budget, where both have dates and carbon.start names no other moment. Raises InputError if it is not
+        of one zone."""
         if getattr(self.carbon, "site_column", None) is not None:
             problem = "names a column of sites: a cluster is one site"
             raise InputError(f"carbon.site_column = {self.carbon.site_column!r}", problem, "leave it out")
@@ -122,7 +130,12 @@ class ClusterScenario(Component):
             hint = "set carbon.spread = false" if self.carbon.kind == "daily" else "give the data of one"
             raise InputError(config_key("carbon", self.carbon), problem, hint)
         dates = signal.calendar
-        if dates is not None and dates.start_us is None and self.jobs.clock == "dates":
-            begun = replace(dates, start_us=int(jobs.start_s * 1e6))
-            signal = signal.on(shared({"carbon": begun})["carbon"])
+        if dates is not None and dates.start_us is None:
+            with_jobs = self.jobs.clock == "dates"
+            begin_us = (
+                int(jobs.start_s * 1e6) if with_jobs else getattr(self._budget_of(jobs), "date_us", None)
+            )
+            signal = signal.on(shared({"carbon": replace(dates, start_us=begin_us)})["carbon"])
+        for line in unusual("carbon", signal):
+            _logger.warning("%s", line)
         return SiteSignal(signal) if signal.is_known else None

@@ -23,7 +23,7 @@ from hpctrip.record.open_checked import TableError, open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
-from hpctrip.sim.traces.files import Flags, TimeUnit, read_trace_files, trace_files
+from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 R = TypeVar("R")
@@ -281,29 +281,28 @@ def read_traces(
     path: str | Path,
     column: str = "production",
     flags: Flags = "true-is-bad",
-    time_unit: TimeUnit = "us",
-    timezone: str = "UTC",
     synthetic_seed: int = 2019,
+    **options: Any,
 ) -> pd.DataFrame:
     """Power utilisation of every domain in trace files, as a long frame: time_s, cell, domain, utilisation.
 
     The path "synthetic" means the generated month with the seed `synthetic_seed`. `time_s` counts from the first sample
     and is the start of a sample's interval. `attrs["column"]` is the argument, `attrs["synthetic"]` whether any of the
-    traces is synthetic. Arguments and errors as in `read_trace_files`.
+    traces is synthetic. Other arguments and errors as in `read_trace_files`.
     """
     is_synthetic = path == "synthetic"
     traces = (
         synthetic_traces(synthetic_seed, column)
         if is_synthetic
-        else read_trace_files(path, column, flags, time_unit, timezone)
+        else read_trace_files(path, column, flags, **options)
     )
-    num_domains, num_steps = traces.util.shape
+    num_domains, num_steps = traces.value.shape
     frame = pd.DataFrame(
         {
             "time_s": np.tile(np.arange(num_steps) * traces.step_s, num_domains),
             "cell": np.repeat(traces.cells, num_steps),
             "domain": np.repeat(traces.names, num_steps),
-            "utilisation": traces.util.ravel(),
+            "utilisation": traces.value.ravel(),
         }
     )
     frame.attrs |= {"column": column, "synthetic": traces.synthetic}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
 from hpctrip.base.units import HOUR_S
+from hpctrip.sim.grid.signals import unusual
 from hpctrip.sim.network import Network
 from hpctrip.sim.world import World, site_name
 
@@ -16,7 +18,8 @@ LONG_RTT_S = 1.0
 
 def warnings(world: World, network: Network) -> list[str]:
     """One line for each value that is probably a mistake, such as one in a wrong unit."""
-    return [*network.warnings(), *world.supply.warnings(), *_of_sites(world)]
+    signals = (unusual(table, signal, world.accounts.currency) for table, signal in world.signals.items())
+    return [*network.warnings(), *world.supply.warnings(), *chain(*signals), *_of_sites(world)]
 
 
 def power_at_start(world: World) -> str:

@@ -19,21 +19,16 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.series import Signal, next_step_s
 from hpctrip.base.text import counted, unknown_name
-from hpctrip.base.units import Watts
+from hpctrip.base.units import Seconds, Watts
 from hpctrip.base.validate import columns, instance, positive
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
-from hpctrip.sim.times import Moment, TimeZone, moment_us
-from hpctrip.sim.traces.files import (
-    Flags,
-    TimeUnit,
-    TraceSet,
-    Unit,
-    read_site_power,
-    read_trace_files,
-    trace_files,
-)
+from hpctrip.sim.series import Series
+from hpctrip.sim.stated_units import PowerUnit
+from hpctrip.sim.times import Moment, TimeUnit, TimeZone
+from hpctrip.sim.traces.files import Flags, read_site_power, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 POWER_MODELS = Registry("power model", default="uniform")
@@ -159,6 +154,8 @@ class Trace(PowerModel):
     """Unit of a column `time`: microseconds, as in Google's files, milliseconds, or seconds."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset in a column `datetime`, e.g. "Europe/Madrid"."""
+    longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
+    """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
     synthetic_seed: int = 2019
     """Seed of the synthetic month, separate from the run's seed, so that all runs see the same month."""
 
@@ -180,35 +177,27 @@ class Trace(PowerModel):
         if self.path == "synthetic":
             traces = synthetic_traces(self.synthetic_seed, self.column)
         else:
-            traces = read_trace_files(self.path, self.column, self.flags, self.time_unit, self.timezone)
-        num_domains, num_steps = traces.util.shape
+            traces = read_trace_files(
+                self.path, self.column, self.flags, self.time_unit, self.timezone, self.longest_gap_s
+            )
+        num_domains, num_steps = traces.value.shape
         domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
         if "power_trace" in sites:
             named = np.flatnonzero(sites["power_trace"] != "")
             domain[named] = traces_named(sites["power_trace"][named], traces.names)
         offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)
         offset = offset if self.offsets else np.zeros_like(offset)
-        supply = TraceSupply(traces, 1.0 - traces.util, domain, offset, self.at_end)
+        supply = TraceSupply(traces, 1.0 - traces.value, domain, offset, self.at_end)
         if not self.offsets:
-            supply.calendar = _calendar(traces, self.start)
+            supply.calendar = traces.calendar("power", self.start)
         return supply
-
-
-def _calendar(traces: TraceSet, start: str | None) -> Calendar | None:
-    """The dates of traces, with the moment at which simulated time begins; None where they have none."""
-    if not traces.is_dated:
-        if start is not None:
-            raise InputError(f"power.start = {start!r}", "needs a trace with dates", "leave it out")
-        return None
-    end_us = traces.start_us + round(traces.duration_s * 1e6)
-    return Calendar(traces.start_us, end_us, None if start is None else moment_us(start))
 
 
 class TraceSupply(PowerSupply):
     """A supply that follows `traces`: site i has the `values` [D, T] of domain[i], `offset[i]` steps later."""
 
     def __init__(
-        self, traces: TraceSet, values: np.ndarray, domain: np.ndarray, offset: np.ndarray, at_end: str
+        self, traces: Series, values: np.ndarray, domain: np.ndarray, offset: np.ndarray, at_end: str
     ):
         self.traces = traces
         self.step_s = traces.step_s
@@ -218,14 +207,14 @@ class TraceSupply(PowerSupply):
         # Each trace twice in a row, [D * 2T]: a circular shift is one add and one gather, without a modulo per site.
         self._spare = np.tile(values, 2).ravel()
         self._first = domain * (2 * num_steps) + offset
-        self._steps = Signal(np.arange(num_steps) * self.step_s, np.arange(num_steps), traces.duration_s)
-        self._begin_s, self._until_s = 0.0, (num_steps - offset.max(initial=0)) * self.step_s
+        self._steps = Signal(traces.start_s, np.arange(num_steps), traces.duration_s)
+        self._begin_s, self._until_s = 0.0, traces.duration_s - offset.max(initial=0) * self.step_s
 
     def on(self, calendar: Calendar) -> TraceSupply:
         """The same traces, whose common steps are cut to the calendar."""
         supply = copy(self)
         begin_s, end_s = (
-            (time_us - self.traces.start_us) / 1e6 for time_us in (calendar.first_us, calendar.end_us)
+            (time_us - self.traces.time_us[0]) / 1e6 for time_us in (calendar.first_us, calendar.end_us)
         )
         supply.calendar, supply._steps = calendar, self._steps.cut(begin_s, end_s)
         supply._begin_s, supply._until_s = calendar.offset_s, calendar.duration_s - calendar.offset_s
@@ -268,34 +257,41 @@ class CsvPower(PowerModel):
     """
 
     kind = "csv"
+    rules = 2
+    """2: numbers since 1970 are dates, which begin with those of carbon and price."""
     path: Annotated[PathName, Reads()]
     """The CSV file, plain or gzipped."""
     meaning: Literal["available", "used"] = "available"
     """Whether a column is the power that training may use, or the power that others use of the site's `capacity_w`."""
-    unit: Unit | None = None
-    """Unit of columns without one in their names; fractions are relative to `capacity_w`."""
+    unit: PowerUnit | None = None
+    """Unit of columns without one in their names, which may not differ; fractions are relative to `capacity_w`."""
     capacity_w: Watts | None = Field(None, gt=0)
     """Power of a whole site. Absent: the full power of its hardware."""
     at_end: Literal["wrap", "raise"] = "wrap"
     """At the end of the file: repeat it, or stop with an error."""
     start: Moment | None = None
-    """Time of the data at which simulated time starts, as in `power.kind = "trace"`; needs a column `time`."""
+    """Time of the data at which simulated time starts, as in `power.kind = "trace"`; needs times with dates."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
+    longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
+    """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
 
     def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> SitePower:
         """Read the file. InputError where it has no column for a site."""
-        traces, is_fraction = read_site_power(self.path, self.unit, self.timezone)
-        wanted = sites.get("power_trace", sites.get("name"))
-        if wanted is None and len(traces.names) != len(full_power_w):
+        traces, is_fraction = read_site_power(self.path, self.unit, self.timezone, self.longest_gap_s)
+        nameless = np.full(len(full_power_w), "")
+        wanted, name = sites.get("power_trace", nameless), sites.get("name", nameless)
+        wanted = np.where(wanted == "", name, wanted)
+        is_named = bool((wanted != "").any())
+        if not is_named and len(traces.names) != len(full_power_w):
             raise InputError(
                 f"power.path = {self.path!r}",
                 f"has columns for {counted(len(traces.names), 'site')}, there are {len(full_power_w)} without names",
                 f'set sites.num_sites = {len(traces.names)}, or name them in a file (sites.kind = "csv")',
             )
-        column = np.arange(len(full_power_w)) if wanted is None else traces_named(wanted, traces.names)
+        column = traces_named(wanted, traces.names) if is_named else np.arange(len(full_power_w))
         supply = SitePower(self, traces, column, is_fraction[column], full_power_w)
-        supply.calendar = _calendar(traces, self.start)
+        supply.calendar = traces.calendar("power", self.start)
         return supply
 
 
@@ -305,12 +301,12 @@ class SitePower(TraceSupply):
     def __init__(
         self,
         model: CsvPower,
-        traces: TraceSet,
+        traces: Series,
         column: np.ndarray,
         is_fraction: np.ndarray,
         full_power_w: np.ndarray,
     ):
-        super().__init__(traces, traces.util, column, np.zeros_like(column), model.at_end)
+        super().__init__(traces, traces.value, column, np.zeros_like(column), model.at_end)
         self._is_used, self._path = model.meaning == "used", model.path
         whole_w = full_power_w if model.capacity_w is None else np.full(len(column), model.capacity_w)
         self._whole, self._unit = np.where(is_fraction, 1.0, whole_w), np.where(is_fraction, "", " W")
@@ -326,8 +322,8 @@ class SitePower(TraceSupply):
 
     def warnings(self) -> list[str]:
         """Columns of the file whose unit or capacity is probably wrong, over all its times."""
-        util, domain = self.traces.util, self._domain
-        least, most = util.min(axis=1)[domain], util.max(axis=1)[domain]
+        power, domain = self.traces.value, self._domain
+        least, most = power.min(axis=1)[domain], power.max(axis=1)[domain]
         low, high = np.sort([self._relative(least), self._relative(most)], axis=0)
         place, lines = f"power.path = {self._path!r}", []
         if self._is_used and (over := np.flatnonzero(most > self._whole)).size:

@@ -1,22 +1,35 @@
-"""ISO 8601 times in data files: in UTC, with an offset, or in a named time zone. pandas reads them."""
+"""Times in data files: ISO 8601, in UTC, with an offset or in a named time zone, which pandas reads; or numbers in a
+stated unit."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, tzinfo
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator
 
 from hpctrip.base.csv import Table
+from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
+from hpctrip.base.units import HOUR_S
 
 _FORM = r"(\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)(?: ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
 """A date, alone or with a time of day, which may have an offset: the forms of ISO 8601 that programs write. Forms that
 could be plain numbers (20220101) are left out."""
 _WANTED = "is not a time such as 2022-01-01 00:05:00, 2022-01-01T00:05:00.000Z or 2022-01-01T00:05+02:00"
+
+TimeUnit = Literal["us", "ms", "s"]
+"""Unit of times that are numbers."""
+_UNIT_US: dict[TimeUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NUMBERED = [f"time_{unit}" for unit in _UNIT_US]
+_DATED_FROM_US, _LATEST_US = 10**15, 10**16
+"""Numbers from 1e9 s on (2001) count from 1970, smaller ones from a beginning of the file's own; latest time."""
+_INTERVAL_US = (1e6, 24 * HOUR_S * 1e6)
+"""Shortest and longest median interval of a series: another one points to another unit of time."""
 
 SHOWN_TWICE = (
     "; where clocks that were set back show the time twice, set timezone, or write times with their offsets"
@@ -76,6 +89,48 @@ def utc(time_us: int) -> str:
     return str(np.datetime64(int(time_us), "us").astype("datetime64[s]"))
 
 
+def read_times(
+    table: Table,
+    column: str = "time",
+    zone_name: str = "UTC",
+    keys: Sequence[str] | None = None,
+    unit: TimeUnit | None = None,
+) -> tuple[np.ndarray, bool]:
+    """(microseconds [R] int64, whether they count from 1970) of the times of a series.
+
+    A column holds numbers if the input states their `unit` or its name ends in one, `_s`, `_ms` or `_us`; else ISO
+    8601, as for `moments_us`. InputError names the first line that is not a time, and refuses a median interval below a
+    second or above a day.
+    """
+    unit = unit or next((name for name in _UNIT_US if column.endswith(f"_{name}")), None)
+    if unit is None:
+        time_us, us, units = column_us(table, column, zone_name, keys), 1, {}
+    else:
+        us, units = _UNIT_US[unit], _UNIT_US
+        time_us = table.numbers(column) * us
+    steps_us = np.diff(np.unique(time_us))
+    step_us, (low_us, high_us) = np.median(steps_us) if len(steps_us) else HOUR_S * 1e6, _INTERVAL_US
+    others = [name for name in units if low_us <= step_us / us * units[name] <= high_us and name != unit]
+    key = 'set time_unit = "{}"' if column == "time" else "name the column time_{}"
+    hint = key.format(others[0]) if others else "check the times"
+    table.refuse(column, np.abs(time_us) > _LATEST_US, f"is not a time in {unit}", hint)
+    if not low_us <= step_us <= high_us:
+        problem = f"column {column} has a median interval of {step_us / 1e6:g} s; a series has 1 s to 1 day"
+        raise InputError(table.place, problem, hint)
+    is_dated = unit is None or bool(time_us.min(initial=_LATEST_US) >= _DATED_FROM_US)
+    return np.rint(time_us).astype(np.int64), is_dated
+
+
+def time_column(table: Table) -> str:
+    """The column of times of a file: time, time_s, time_ms or time_us. InputError where it has not one of them."""
+    present = [name for name in ("time", *_NUMBERED) if name in table.columns]
+    if len(present) != 1:
+        problem = f"has {' and '.join(present) or 'no column of times'} among its columns {', '.join(table.columns)}"
+        way_out = f"name one column of times: time (ISO 8601), or {', '.join(_NUMBERED)} (numbers)"
+        raise InputError(table.place, problem, way_out)
+    return present[0]
+
+
 def column_us(
     table: Table, column: str, zone_name: str = "UTC", keys: Sequence[str] | None = None
 ) -> np.ndarray:
@@ -83,7 +138,9 @@ def column_us(
     try:
         return moments_us(table.column(column), zone_name, keys)
     except NotATimeError as error:
-        table.refuse(column, np.arange(len(table.lines)) == error.row, str(error), error.way_out)
+        is_number = re.fullmatch(r"[\d.]+", table.columns[column][error.row])
+        way_out = f"numbers are in a column {', '.join(_NUMBERED)}" if is_number else error.way_out
+        table.refuse(column, np.arange(len(table.lines)) == error.row, str(error), way_out)
         raise
 
 
@@ -101,19 +158,19 @@ def moments_us(texts: Sequence[str], zone_name: str = "UTC", keys: Sequence[str]
     _refuse(times.isna(), _WANTED)
     local = offset == ""
     if zone_name != "UTC" and local.any():
-        wall, rows = times[local].dt.tz_localize(None), np.flatnonzero(local)
-        times[local] = _in_zone(wall, rows, zone_name, None if keys is None else np.asarray(keys)[rows])
+        times[local] = _in_zone(times[local].dt.tz_localize(None), zone_name, keys)
     return times.dt.as_unit("us").astype("int64").to_numpy()
 
 
-def _in_zone(wall: pd.Series, rows: np.ndarray, zone_name: str, keys: np.ndarray | None) -> pd.Series:
-    """The moments at which the clocks of a zone show these times [R] of the rows number `rows` [R]."""
+def _in_zone(wall: pd.Series, zone_name: str, keys: Sequence[str] | None) -> pd.Series:
+    """The moments at which the clocks of a zone show these times; their index is the number of the row."""
     zone = _zone(zone_name)
     skipped = wall.dt.tz_localize(zone, ambiguous=np.ones(len(wall), bool), nonexistent="NaT").isna()
-    _refuse(skipped, "is a time that the clocks of its zone skip in spring", rows)
+    _refuse(skipped, "is a time that the clocks of its zone skip in spring")
     twice = wall.dt.tz_localize(zone, ambiguous="NaT").isna()
     second = np.zeros(len(wall), bool)
-    for _, group in wall.groupby(np.zeros(len(wall)) if keys is None else keys) if twice.any() else ():
+    key = np.zeros(len(wall)) if keys is None else np.asarray(keys)[wall.index]
+    for _, group in wall.groupby(key) if twice.any() else ():
         shown_twice = twice[group.index]
         steps = group[~shown_twice].diff().dropna()
         rises, falls = (steps >= pd.Timedelta(0)).all(), (steps <= pd.Timedelta(0)).all()
@@ -122,15 +179,14 @@ def _in_zone(wall: pd.Series, rows: np.ndarray, zone_name: str, keys: np.ndarray
                 f"is shown twice by the clocks of {zone_name}, and rows in no order do not tell which it is"
             )
             way_out = "sort the rows by time, or write times with their offsets"
-            _refuse(twice & twice.index.isin(group.index), problem, rows, way_out)
+            _refuse(twice & twice.index.isin(group.index), problem, way_out)
         in_order = group if rises else group[::-1]
         # the second showing comes after a time that is not earlier
         second[wall.index.get_indexer(in_order.index)] = in_order <= in_order.cummax().shift()
     return wall.dt.tz_localize(zone, ambiguous=~second).dt.tz_convert("UTC")
 
 
-def _refuse(wrong: pd.Series, problem: str, rows: np.ndarray | None = None, way_out: str = "") -> None:
-    """Raise NotATimeError for the first row that is `wrong` [R]."""
+def _refuse(wrong: pd.Series, problem: str, way_out: str = "") -> None:
+    """Raise NotATimeError for the first row that is `wrong`; its index is the number of the row."""
     if wrong.any():
-        at = int(wrong.to_numpy().argmax())
-        raise NotATimeError(at if rows is None else int(rows[at]), problem, way_out)
+        raise NotATimeError(int(wrong.idxmax()), problem, way_out)

@@ -151,12 +151,6 @@ def test_power_runs_out_and_the_last_job_waits_for_it(jobs, tmp_path):
     [
         (36_000, {}, [700, 5000], ["jobs 36000 s", "budget 36000 s"]),
         (36_000, {"start_s": 0.0}, [5000, 700], ["jobs 36000 s", "budget 0 s"]),
-        (
-            36_000 + 2 * 108_000,
-            {},
-            [700, 5000],
-            ["jobs 252000 s", "budget 252000 s"],
-        ),  # it starts again every 30 h
         (0, {}, [5000, 700], ["jobs 0 s", "budget 0 s"]),
     ],
 )
@@ -167,6 +161,59 @@ def test_jobs_and_the_file_of_a_budget_share_one_clock(jobs, tmp_path, submit_s,
     simulator = own.simulator()
     assert [simulator.limit.limit_w(at_s, at_s + 1, 0, 0) for at_s in (0, 36_000)] == limits_w
     assert simulator.limit.next_change_s(0) == 36_000 and own.start(simulator) == texts
+
+
+EPOCH_S = 1_714_564_800  # 2024-05-01T12:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("submit_s", "first_s", "keys", "problem"),
+    [
+        (
+            0,
+            EPOCH_S,
+            {},
+            "12:00:00 UTC to 2024-05-02T18:00:00 UTC, but .* at 0 s; set budget.start_s = 1714564800, its",
+        ),
+        (
+            252_000,
+            0,
+            {},
+            "holds 0 s to 108000 s, but the first job is submitted at 252000 s; set budget.start_s = 0",
+        ),
+        (
+            0,
+            3600,
+            {},
+            "holds 3600 s to 111600 s, but .* at 0 s; set budget.start_s = 3600, its first time",
+        ),
+        (0, 0, {"start_s": 108_000.0}, "holds 0 s to 108000 s, but the first job is submitted at 108000 s"),
+    ],
+)
+def test_a_budget_that_does_not_hold_the_first_job_is_refused(
+    jobs, tmp_path, submit_s, first_s, keys, problem
+):
+    rows = "".join(f"{first_s + 36_000 * row},{watts}\n" for row, watts in enumerate((5000, 700, 5000)))
+    (tmp_path / "power.csv").write_text("time_s,power_w\n" + rows)
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv")}
+    with pytest.raises(InputError, match=problem):
+        scenario(jobs=jobs(f"{submit_s},1,3600"), budget=budget | keys).simulator()
+    named = scenario(jobs=jobs(f"{submit_s},1,3600"), budget=budget | {"start_s": float(first_s)}).simulator()
+    assert named.limit.limit_w(0, 1, 0, 0) == 5000
+
+
+def test_a_budget_with_dates_begins_with_dated_jobs_and_carbon_with_it(tmp_path, zones):
+    (tmp_path / "power.csv").write_text("time,power_w\n2022-06-01 00:30,500\n2022-06-01 01:30,700\n")
+    budget = {"kind": "power", "path": str(tmp_path / "power.csv")}
+    own = scenario(budget=budget, carbon=zones("ES"))
+    assert [own.simulator().carbon.at(1800.0 * half_hour) for half_hour in range(3)] == [100, 500, 500]
+    assert own.start(own.simulator()) == ["budget at its first time", "carbon 2022-06-01T00:30:00 UTC"]
+    own = scenario(budget=budget, carbon=zones("ES") | {"start": "2022-06-01T01:30"})
+    assert own.simulator().limit.limit_w(0, 1, 0, 0) == 700
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus,cluster\n2022-06-01 01:30:00,600,1,a\n")
+    own = scenario(jobs={"kind": "philly", "path": str(tmp_path / "philly.csv")}, budget=budget)
+    assert own.simulator().limit.limit_w(0, 1, 0, 0) == 700
+    assert own.start(own.simulator())[1] == "budget 2022-06-01T01:30:00 UTC"
 
 
 def test_jobs_and_carbon_with_dates_begin_at_one_moment(tmp_path, zones):
@@ -196,7 +243,7 @@ def test_jobs_without_seconds_of_their_own_begin_with_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "text", "problem"),
     [
-        ({}, "0,5000\n0.3,700\n", "column time_s has a median interval of 0.3 s; a file has 1 s to 1 day"),
+        ({}, "0,5000\n0.3,700\n", "column time_s has a median interval of 0.3 s; a series has 1 s to 1 day"),
         ({}, "0,5000\n300000,700\n", "column time_s has a median interval of 300000 s"),
         ({"watts": 5.0, "path": None}, "", "start_s needs path"),
     ],
@@ -211,7 +258,10 @@ def test_files_of_budgets_in_another_unit_are_refused(tmp_path, keys, text, prob
 def test_watts_in_another_unit_are_warned_of(tmp_path, caplog):
     (tmp_path / "power.csv").write_text("time_s,power_w\n0,5\n3600,7\n")
     scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")}).simulator()
-    assert "highest power_w is 7 W" in caplog.text
+    assert "highest power is 7 W; is it in kW" in caplog.text
+    (tmp_path / "power.csv").write_text("time_s,power_kw\n0,5\n3600,7\n")
+    own = scenario(budget={"kind": "power", "path": str(tmp_path / "power.csv")}).simulator()
+    assert own.limit.limit_w(0, 1, 0, 0) == 5000
 
 
 @pytest.mark.parametrize("off", [{"off_after_s": "never"}, {"hot_spares": 2}, {"off_after_s": 7200.0}])

@@ -5,7 +5,7 @@ from worlds import world
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.power import Trace
+from hpctrip.sim.power import POWER_MODELS, Trace
 
 
 @pytest.fixture
@@ -73,6 +73,20 @@ def test_power_with_dates_begins_with_the_signals(files, tmp_path):
     ]
     apart = world(2, 1e6, power=Trace(**keys), carbon=carbon)  # each site at a time of its own
     assert [line.split()[0] for line in apart.start] == ["carbon"]
+
+
+@pytest.mark.parametrize(("column", "unit"), [("time_s", 1), ("time_ms", 1000), ("time_us", 10**6)])
+def test_numbers_since_1970_are_dates_of_the_same_clock(files, tmp_path, column, unit):
+    six = 1_641_016_800  # 2022-01-01T06:00 UTC
+    rows = [f"{(six + 3600 * hour) * unit},{500 + hour}" for hour in range(24)]
+    (tmp_path / "power.csv").write_text(f"{column},a_w\n" + "\n".join(rows))
+    power = POWER_MODELS["csv"](path=str(tmp_path / "power.csv"))
+    built = world(1, 1e6, power=power, carbon=files("carbon", "1T0", 48), price=files("price", "1T8", 48))
+    assert hours(built, "carbon", 0, 1) == hours(built, "price", 0, 1) == [8, 9]
+    assert built.supply.traces.value[0, 2] == 502
+    assert [line[:29] for line in built.start if "power" in line] == ["power 2022-01-01T08:00:00 UTC"]
+    number = SIGNALS["csv"](path=str(tmp_path / "power.csv"), value_column="a_w", unit="per kWh")
+    assert hours(world(1, 1e6, carbon=number, price=files("price", "1T8", 48)), "carbon", 0) == [502]
 
 
 @pytest.mark.parametrize(

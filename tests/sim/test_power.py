@@ -121,7 +121,7 @@ def test_a_dated_trace_begins_within_a_step_and_is_cut_to_the_calendar_of_others
 
 def test_traces_that_begin_anywhere_have_no_moment_of_start(path):
     assert Trace(path=path).supply(1, 1).calendar is None
-    with pytest.raises(InputError, match="needs a trace with dates"):
+    with pytest.raises(InputError, match="needs data with dates"):
         Trace(path=path, offsets=False, start="2022-01-01").supply(1, 1)
     with pytest.raises(ValueError, match="start needs offsets = false"):
         Trace(path=path, start="2022-01-01")
@@ -131,12 +131,12 @@ def test_without_a_file_it_follows_the_synthetic_month_and_says_so():
     supply = Trace(offsets=False).supply(num_sites=3, seed=1)
     domain = indices(supply)
     assert supply.synthetic
-    assert supply.at(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
+    assert supply.at(0) == pytest.approx(1 - synthetic_traces(2019).value[domain, 0])
 
 
 def test_the_runs_seed_moves_the_sites_but_not_the_synthetic_month():
     one, other = (Trace().supply(num_sites=100, seed=seed) for seed in (1, 2))
-    assert np.array_equal(one.traces.util, other.traces.util)
+    assert np.array_equal(one.traces.value, other.traces.value)
     assert (one.describe()["trace_domain"] != other.describe()["trace_domain"]).any()
 
 
@@ -163,7 +163,11 @@ ROWS = "0,{},{}\n60,{},{}\n"
     ("header", "values", "keys", "expected"),
     [
         ("a_w,b_kw", (250, 1, 500, 4), {}, [[0.25, 0.5], [0.5, 1.0]]),
-        ("a (MW),b [w]", (0.0005, 500, 0, 0), {}, [[0.5, 0.25], [0, 0]]),
+        ("a (MW),b [W]", (0.0005, 500, 0, 0), {}, [[0.5, 0.25], [0, 0]]),
+        ("rack_01_kw,New York kW", (0.5, 1, 0, 0), {}, [[0.5, 0.5], [0, 0]]),
+        ("hall_1_fraction,hall_2_power_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
+        ("us_va,b_w_mean", (250, 1, 500, 4), {"unit": "W"}, [[0.25, 0.0005], [0.5, 0.002]]),
+        ("edge_1_mw,edge_2", (0.0005, 0.001, 0, 0), {"unit": "MW"}, [[0.5, 0.5], [0, 0]]),
         ("a,b", (0.25, 1.5, 0.5, ""), {"unit": "kW"}, [[0.25, 0.75], [0.5, 0.75]]),
         ("a_fraction,b_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
         ("a_w,b_w", (250, 1500, 5000, 0), {"meaning": "used"}, [[0.75, 0.25], [0, 1]]),
@@ -210,14 +214,55 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
     assert by_name.at(0.0).tolist() == [0.5, 0.05]
     by_trace = own_power(tmp_path, text, {"name": ["x", "y"], "power_trace": ["b", "b"]})
     assert by_trace.describe()["power_column"].tolist() == ["b", "b"]
+    either = own_power(tmp_path, text, {"name": ["b", "x"], "power_trace": ["", "a"]})
+    assert either.describe()["power_column"].tolist() == ["b", "a"]
+    neither = own_power(tmp_path, text, {"name": ["", ""], "power_trace": ["", ""]})
+    assert neither.describe()["power_column"].tolist() == ["a", "b"]
+    with pytest.raises(InputError, match="names '', of which there is no power"):
+        own_power(tmp_path, text, {"name": ["", "a"]})
 
 
 @pytest.mark.parametrize(
     ("text", "keys", "complaint"),
     [
-        ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "does not tell the unit of the column 'a'; write e.g. a_kw"),
-        ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has not one column of times, time or time_s"),
-        ("timestamp,a_w,b_w\n0,1,1\n60,1,1\n", {}, "rename the column of times to time"),
+        ("time_s,a,b_w\n0,1,1\n60,1,1\n", {}, "'a' does not tell its unit; set power.unit = \"kW\""),
+        (
+            "time_s,a_mW,b_w\n0,1,1\n60,1,1\n",
+            {},
+            "column 'a_mW' is not in W, kW or MW, spelled so (mW is a milliwatt)",
+        ),
+        ("time_s,b_w,a (mW)\n0,1,1\n60,1,1\n", {}, "column 'a (mW)' is not in W, kW or MW, spelled so"),
+        ("time_s,a_KW,b_w\n0,1,1\n60,1,1\n", {"unit": "kW"}, "convert it, and name it e.g. a_kw"),
+        (
+            "time_s,a_1_mw,b\n0,1,1\n60,1,1\n",
+            {"unit": "kW"},
+            "'a_1_mw' is in MW by its name, but power.unit = 'kW'",
+        ),
+        (
+            "time_s,a_w,b\n0,1,1\n60,1,1\n",
+            {"unit": "fraction"},
+            "leave power.unit out, or take the unit out of the name",
+        ),
+        ("time_s,loadMW,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'loadMW' is in MW by its name"),
+        ("time_s,a_mw_mean,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'a_mw_mean' is in MW by its name"),
+        ("time_s,loadKW,b\n0,1,1\n60,1,1\n", {"unit": "kW"}, "'loadKW' is not in W, kW or MW, spelled so"),
+        (
+            "time_s,a_kva,b\n0,1,1\n60,1,1\n",
+            {"unit": "kW"},
+            "multiply by the power factor, and name it e.g. a_kw",
+        ),
+        ("time_s,a (%),b\n0,1,1\n60,1,1\n", {"unit": "fraction"}, "divide by 100, and name it a_fraction"),
+        (
+            "time_s,rack_1_kwh,b_w\n0,1,1\n60,1,1\n",
+            {},
+            "divide by the hours of a step, and name it e.g. rack_1_kw",
+        ),
+        ("hour,a_w,b_w\n0,1,1\n60,1,1\n", {}, "has no column of times among its columns hour, a_w, b_w"),
+        (
+            "timestamp,a_w,b_w\n0,1,1\n60,1,1\n",
+            {},
+            "name one column of times: time (ISO 8601), or time_s, time_ms, time_us (numbers)",
+        ),
         ("time_s;a_w;b_w\n0;1;1\n60;1;1\n", {}, "fields are separated by commas, not semicolons"),
         ("time_s,a_kwh,b_w\n0,1,1\n60,1,1\n", {}, "divide by the hours of a step, and name it e.g. a_kw"),
         ("time_s,a_w,b_w\n0,1,-5\n60,1,1\n", {}, "line 2: b_w = '-5' is outside 0 to 1e"),
@@ -229,11 +274,11 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
             {"sites": {"name": ["a", "c"]}},
             "names 'c', of which there is no power",
         ),
-        ("time_s,a_w,b_w\n0,1,1\n0,1,2\n60,1,1\n", {}, "value 1 of b at time 0 contradicts another row"),
+        ("time_s,a_w,b_w\n0,1,1\n0,1,2\n60,1,1\n", {}, "line 3: holds 1 and 2 of b at 0 s; keep one of them"),
         (
             "time_s,a_w,b_w\n0,1,1\n60,1,1\n",
             {"start": "2024-05-01"},
-            "power.start = '2024-05-01': needs a trace with",
+            "power.start = '2024-05-01': needs data with",
         ),
     ],
 )

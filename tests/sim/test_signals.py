@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.config.component import Component
 from hpctrip.config.inputs import validate
 from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.grid.signals import unusual
 from hpctrip.sim.sites import SITES
 
 SITES_20 = SITES["uniform"](num_sites=20)
@@ -167,6 +169,26 @@ def test_masses_and_energies_have_units(tmp_path, column, unit, factor):
     assert signal("csv", path=path, value_column=column, unit=unit).at(0.0)[0] == pytest.approx(500 * factor)
 
 
+@pytest.mark.parametrize(
+    ("column", "table", "unit", "factor"),
+    [
+        ("per_kwh", "carbon", "per kWh", 1),
+        ("moer_lb_per_mwh", "carbon", "lb per MWh", 0.45359237),
+        ("kg_per_mwh", "carbon", "kg per MWh", 1),
+        ("day_ahead_price_per_mwh", "price", "per MWh", 1e-3),
+    ],
+)
+def test_the_end_of_a_name_states_the_unit_which_is_then_the_one_of_the_input(
+    tmp_path, column, table, unit, factor
+):
+    path = hourly(tmp_path, column=column, value=lambda zone, hour: 500)
+    stated = SIGNALS["csv"](path=path, value_column=column)
+    assert signal("csv", table=table, path=path, value_column=column).at(0.0)[0] == pytest.approx(
+        500 * factor
+    )
+    assert stated.resolve() == SIGNALS["csv"](path=path, value_column=column, unit=unit)
+
+
 @pytest.mark.parametrize("column", ["pounds/MWh", "CT price $/MWh"])
 def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column):
     path = hourly(tmp_path, column=column, value=lambda zone, hour: 500)
@@ -178,6 +200,20 @@ def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column)
     ("column", "table", "unit", "problem"),
     [
         ("CO2 (lb/MWh)", "carbon", "per kWh", "set carbon.unit = 'lb per MWh'"),
+        ("co2 (kg/MWhe)", "carbon", None, "does not tell its unit; set carbon.unit = 'kg per MWh'"),
+        ("lbsPerMwh", "carbon", "per MWh", "set carbon.unit = 'lb per MWh'"),
+        ("LBMP ($/MWHr)", "price", None, "does not tell its unit; set price.unit = 'per MWh'"),
+        ("LBMP ($/MWHr)", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("Price (EUR/MWhe)", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("$/MW-h", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("EUR/(MW·h)", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("per megawatt hour", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("SpotPriceEURperMWh", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("price_per_mwh", "price", "per kWh", "set price.unit = 'per MWh'"),
+        ("centsPerKwh", "price", None, "does not tell its unit; convert it"),
+        ("EUR/100 kWh", "price", "per kWh", "convert it"),
+        ("RRP", "price", None, "does not tell its unit; set price.unit to 'per kWh' or 'per MWh'$"),
+        ("pounds_per_mwh", "carbon", None, "does not tell its unit; set carbon.unit = 'lb per MWh'"),
         ("[EUR/MWh]", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("gCO2/kWh", "carbon", "per MWh", "set carbon.unit = 'per kWh'"),
         ("moer_lbs_per_mwh", "carbon", "per kWh", "set carbon.unit = 'lb per MWh'"),
@@ -185,13 +221,11 @@ def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column)
         ("LB/MWH", "carbon", "per MWh", "set carbon.unit = 'lb per MWh'"),
         ("CO2_kg_MWh", "carbon", "per MWh", "set carbon.unit = 'kg per MWh'"),
         ("tonnes/MWh", "carbon", "per MWh", "set carbon.unit = 't per MWh'"),
-        ("MOER lbs", "carbon", "per kWh", "another unit than carbon.unit = 'per kWh'; convert it"),
         ("kgCO2/GWh", "carbon", "per MWh", "convert it"),
         ("ozCO2/kWh", "carbon", "per kWh", "convert it"),
         ("price_eur_mwh", "price", "per kWh", "set price.unit = 'per MWh'"),
         ("ct/kWh", "price", "per kWh", "convert it"),
         ("pence_per_kwh", "price", "per kWh", "convert it"),
-        ("price in cents", "price", "per kWh", "convert it"),
         ("EUR", "price", "lb per MWh", "price.unit = 'lb per MWh': is a mass"),
     ],
 )
@@ -202,19 +236,33 @@ def test_a_column_in_another_unit_than_is_read_is_refused(tmp_path, column, tabl
 
 
 @pytest.mark.parametrize(
-    ("table", "highest", "warned"),
+    ("table", "values", "currency", "doubts"),
     [
-        ("carbon", 0.6, 1),
-        ("carbon", 600, 0),
-        ("carbon", 0, 0),
-        ("carbon", 6e5, 1),
-        ("price", 90, 0),
-        ("price", 400, 1),
+        (
+            "carbon",
+            (0.6, 0.1),
+            "",
+            ["the highest is 0.6 g for a kilowatt-hour; if the values are in ano"],
+        ),
+        ("carbon", (600, 0), "", []),
+        ("carbon", (0, 0), "", []),
+        ("carbon", (6e5, 6e5), "", ["half of them are above 600000 g"]),
+        (
+            "price",
+            (90, 80, -5),
+            "EUR",
+            ["price: half of them are above 80 EUR for a kilowatt-hour; .* price.unit"],
+        ),
+        ("price", (0.09, 0.08, -0.005, 9), "EUR", []),
+        ("price", (9e-5, 8e-5), "GBP", ["the highest is 9e-05 GBP"]),
+        ("price", (30, 20), "JPY", []),
+        ("price", (9000, 8000), "JPY", ["half of them are above 8500 JPY"]),
     ],
 )
-def test_values_that_no_grid_has_are_warned_of(tmp_path, caplog, table, highest, warned):
-    signal("csv", table=table, path=hourly(tmp_path, value=lambda zone, hour: highest))
-    assert [f"{table}.unit" in record.getMessage() for record in caplog.records] == [True] * warned
+def test_values_that_no_grid_has_are_warned_of(tmp_path, table, values, currency, doubts):
+    path = hourly(tmp_path, hours=range(len(values)), value=lambda zone, hour: values[hour])
+    lines = [*unusual(table, signal("csv", table=table, path=path), currency)]
+    assert len(lines) == len(doubts) and all(map(re.search, doubts, lines)), lines
 
 
 def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
@@ -234,7 +282,7 @@ def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
         ("2022-01-01,1\n2022-01-01,1\n", "holds 1 values of A"),
         ("", "holds no values"),
         ("2022-01-01,1\nyesterday,2\n", "line 3: time = 'yesterday' is not a time such as"),
-        ("2022-01-01,1\n2022-01-01T01:00,-2\n", "holds -2 of A; a kilowatt-hour has 0 to"),
+        ("2022-01-01,1\n2022-01-01T01:00,-2\n", "line 3: per_kwh = '-2' is outside 0 to 1e"),
     ],
 )
 def test_rows_that_cannot_be_are_refused(tmp_path, rows, problem):
@@ -263,7 +311,7 @@ def test_keys_that_cannot_be_are_refused(keys, problem):
 def test_zones_without_a_common_time_are_refused(tmp_path):
     hourly(tmp_path, "A")
     hourly(tmp_path, "B", hours=range(100, 120))
-    with pytest.raises(InputError, match="its zones have no time in common"):
+    with pytest.raises(InputError, match="its series have no time in common"):
         signal("csv", path=str(tmp_path))
     with pytest.raises(InputError, match="names no file"):
         signal("csv", path=str(tmp_path / "*.txt"))
@@ -383,7 +431,7 @@ def test_the_csv_files_of_carbonintensity_org_uk_are_read_by_their_columns(tmp_p
         "2024-01-01T00:00Z,120,125,moderate\n2024-01-01T00:30Z,118,122,moderate\n"
     )
     columns = {"time_column": "Datetime (UTC)", "value_column": "Actual Carbon Intensity (gCO2/kWh)"}
-    grid = signal("csv", path=str(tmp_path / "gb.csv"), **columns)
+    grid = signal("csv", path=str(tmp_path / "gb.csv"), unit="per kWh", **columns)
     assert [grid.at(1800.0 * i)[0] for i in range(2)] == [120, 118]
 
 

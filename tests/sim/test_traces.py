@@ -50,39 +50,39 @@ def test_official_rows_in_any_order_gzipped_or_not_become_one_sorted_table(tmp_p
     (tmp_path / "machine_to_pdu_mapping.csv.gz").write_bytes(b"Google's other file in the same bucket")
     traces = read_trace_files(tmp_path)
     assert traces.names == ["cella_pdu9", "cella_pdu10"]
-    assert traces.util.tolist() == [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.6]]
-    assert (traces.cells, traces.step_s, traces.start_us) == (["a", "a"], 300.0, 600_000_000)
+    assert traces.value.tolist() == [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.6]]
+    assert (traces.cells, traces.step_s, traces.time_us[0]) == (["a", "a"], 300.0, 600_000_000)
     assert not traces.synthetic
 
 
 def test_the_measured_column_is_read_when_asked_for(tmp_path):
     file = write(tmp_path / "cella_pdu6.csv", rows(0.25, 0.5))
-    assert read_trace_files(file, column="measured").util.tolist() == [[0.35, 0.6]]
+    assert read_trace_files(file, column="measured").value.tolist() == [[0.35, 0.6]]
     write(file, ["600000000,a,pdu6,0.6", "900000000,a,pdu6,0.7"], "time,cell,pdu,measured_power_util")
     assert 'set column = "measured"' in fault(file)
-    assert read_trace_files(file, column="measured").util.tolist() == [[0.6, 0.7]]
+    assert read_trace_files(file, column="measured").value.tolist() == [[0.6, 0.7]]
 
 
-def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_counted(tmp_path):
+def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_counted(tmp_path, caplog):
     lines = rows(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     lines[0] = "600000000,a,pdu6,0.9,0.1,false,true"  # bad from the start: the first good value
     lines[2] = "1200000000,a,pdu6,0.9,,false,false"  # missing
     lines[3] = "1500000000,a,pdu6,0.9,7,false,true"  # bad: may be anything
     del lines[4]  # absent
     traces = read_trace_files(write(tmp_path / "cella_pdu6.csv", lines))
-    assert traces.util.tolist() == [[0.2, 0.2, 0.2, 0.2, 0.2, 0.6]]
-    assert traces.num_filled.tolist() == [4]
+    assert traces.value.tolist() == [[0.2, 0.2, 0.2, 0.2, 0.2, 0.6]]
+    assert "cella_pdu6.csv: 4 of 6 values are missing, and the one before holds" in caplog.text
     of_measured = [rows(0.1, 0.2)[0], rows(0.1, 0.2)[1].replace("false,false", "true,false")]
     file = write(tmp_path / "cella_pdu7.csv", of_measured)
-    assert read_trace_files(file).num_filled.tolist() == [0]
-    assert read_trace_files(file, column="measured").num_filled.tolist() == [1]
+    assert read_trace_files(file).value.tolist() == [[0.1, 0.2]]
+    assert read_trace_files(file, column="measured").value.tolist() == [[0.2, 0.2]]
 
 
 def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_way_out(tmp_path):
     lines = rows(0.1, 0.2, 0.3, 0.4)
     half = [line.replace("false,false", "false,true") for line in lines[:2]]
     file = write(tmp_path / "cella_pdu6.csv", [*half, *lines[2:]])
-    assert read_trace_files(file).num_filled.tolist() == [2]
+    assert read_trace_files(file).value.tolist() == [[0.3, 0.3, 0.3, 0.4]]
     most = [line.replace("false,false", "true,true") for line in lines[:3]]
     write(file, [*most, lines[3]])
     for column in ("production", "measured"):
@@ -91,7 +91,7 @@ def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meanin
             'round, set flags = "true-is-good"; else leave the domain out'
         )
     traces = read_trace_files(file, flags="true-is-good")
-    assert (traces.util.tolist(), traces.num_filled.tolist()) == ([[0.1, 0.2, 0.3, 0.3]], [1])
+    assert traces.value.tolist() == [[0.1, 0.2, 0.3, 0.3]]
     lines[0] = lines[0].replace("false,false", "false,true")
     assert "3 of 4 samples of cella_pdu6 are flagged bad (true-is-good)" in fault(
         write(file, lines), flags="true-is-good"
@@ -101,32 +101,43 @@ def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meanin
 def test_repeated_rows_are_one_row_unless_they_disagree(tmp_path):
     lines = rows(0.1, 0.2, 0.3)
     file = write(tmp_path / "cella_pdu6.csv", [*lines, lines[1]])
-    assert read_trace_files(file).util.tolist() == [[0.1, 0.2, 0.3]]
-    write(file, [*lines, lines[1].replace("0.2,", "0.25,")])
-    assert "cella_pdu6.csv, line 3: value 0.2 of cella_pdu6 at time 900000000 contradicts" in fault(file)
+    assert read_trace_files(file).value.tolist() == [[0.1, 0.2, 0.3]]
+    problem = "cella_pdu6.csv, line 5: holds 0.2 and 0.25 of cella_pdu6 at 900 s; keep one of them"
+    assert problem in fault(write(file, [*lines, lines[1].replace("0.2,", "0.25,")]))
 
 
 def test_domains_of_different_length_are_cut_to_the_time_that_all_have(tmp_path):
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2, 0.3, 0.4))
     write(tmp_path / "cella_pdu7.csv", rows(0.7, 0.8, 0.9, start=900, pdu="pdu7"))
     traces = read_trace_files(tmp_path)
-    assert traces.util.tolist() == [[0.2, 0.3, 0.4], [0.7, 0.8, 0.9]]
-    assert (traces.num_cut.tolist(), traces.start_us) == ([1, 0], 900_000_000)
+    assert traces.value.tolist() == [[0.2, 0.3, 0.4], [0.7, 0.8, 0.9]]
+    assert traces.time_us[0] == 900_000_000
 
 
 def test_a_domain_without_a_good_sample_and_domains_that_share_no_time_are_refused(tmp_path):
     lines = [f"{line.split(',0.')[0]},0.9,,false,false" for line in rows(0.1, 0.2)]
-    assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
+    assert "holds no value of cella_pdu6; leave it out" in fault(write(tmp_path / "cella_pdu6.csv", lines))
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
     write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, start=90_000, pdu="pdu7"))
     assert "no time in common" in fault(tmp_path)
 
 
-def test_the_interval_is_inferred_and_must_be_one_for_all_files(tmp_path):
-    file = write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2, 0.3, step=900))
+def test_the_interval_is_inferred_and_longer_ones_hold_their_values(tmp_path):
+    file = write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2, step=900))
     assert read_trace_files(file).step_s == 900.0
-    write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, 0.3, pdu="pdu7"))
-    assert "its interval is 300 s, but that of" in fault(tmp_path)
+    write(tmp_path / "cella_pdu7.csv", rows(*(0.1 * i for i in range(6)), pdu="pdu7"))
+    traces = read_trace_files(tmp_path)
+    assert traces.step_s == 300.0 and traces.value[0].tolist() == [0.1] * 3 + [0.2] * 3
+
+
+def test_a_gap_is_bridged_as_far_as_the_input_says(tmp_path):
+    lines = [*rows(0.1, 0.2), *rows(0.3, 0.4, start=600 + 300 + 25_200)]
+    file = write(tmp_path / "cella_pdu6.csv", lines)
+    problem = (
+        "has no value of cella_pdu6 for 7 h after 900 s; fill the gap, or raise longest_gap_s (now 21600)"
+    )
+    assert fault(file) == f"{file}: {problem}"
+    assert read_trace_files(file, longest_gap_s=25_200).value[0, [1, 84, 85]].tolist() == [0.2, 0.2, 0.3]
 
 
 @pytest.mark.parametrize(("per_second", "unit"), [(1000, "ms"), (1, "s")])
@@ -134,12 +145,12 @@ def test_times_in_another_unit_are_refused_or_read_in_it(tmp_path, per_second, u
     lines = [f"{(1_714_521_600 + 300 * i) * per_second},a,pdu6,0.9,0.{i},false,false" for i in range(5)]
     file = write(tmp_path / "cella_pdu6.csv", lines)
     assert fault(file) == (
-        f"{file}: column time, read in us, has a median interval of {per_second * 3e-4:g} s; a trace has 1 s to 1 day; "
-        f'set time_unit = "{unit}"'
+        f"{file}: column time has a median interval of {per_second * 3e-4:g} s; a series has 1 s to 1 "
+        f'day; set time_unit = "{unit}"'
     )
     traces = read_trace_files(file, time_unit=unit)
-    assert traces.step_s == 300 and traces.is_dated and traces.start_us == 1_714_521_600_000_000
-    assert "column time, read in s, has a median interval of 3e+08 s" in fault(
+    assert traces.step_s == 300 and traces.is_dated and traces.time_us[0] == 1_714_521_600_000_000
+    assert "column time has a median interval of 3e+08 s" in fault(
         write(file, rows(0.1, 0.2, 0.3)), time_unit="s"
     )
 
@@ -149,8 +160,8 @@ def test_local_times_are_of_a_zone_and_clocks_that_show_an_hour_twice_are_a_way_
     lines = [f"2025-10-26 {time},a,{pdu},0.{i}" for pdu in ("p1", "p2") for i, time in enumerate(times)]
     file = write(tmp_path / "cella.csv", lines, "datetime,cell,pdu,production_power_util")
     traces = read_trace_files(file, timezone="Europe/Brussels")
-    assert traces.util.tolist() == [[0, 0.1, 0.2, 0.3, 0.4, 0.5]] * 2 and traces.step_s == 1800
-    problem = "at time 2025-10-26T02:00:00 contradicts another row of that time, 0.3; keep one of them; where clocks"
+    assert traces.value.tolist() == [[0, 0.1, 0.2, 0.3, 0.4, 0.5]] * 2 and traces.step_s == 1800
+    problem = "0.1 and 0.3 of cella_p1 at 2025-10-26T02:00:00 UTC; keep one of them; where clocks that were set back"
     assert problem in fault(file)
 
 
@@ -161,18 +172,18 @@ def test_times_with_offsets_are_read(tmp_path, form):
     times = pd.date_range("2024-05-01", periods=3, freq="5min")
     lines = [f"{time.strftime(form)},a,pdu1,0.{i}" for i, time in enumerate(times)]
     traces = read_trace_files(write(tmp_path / "x.csv", lines, "datetime,cell,pdu,production_power_util"))
-    assert traces.is_dated and traces.start_us == times[0].value // 1000
-    assert traces.util.tolist() == [[0, 0.1, 0.2]]
+    assert traces.is_dated and traces.time_us[0] == times[0].value // 1000
+    assert traces.value.tolist() == [[0, 0.1, 0.2]]
 
 
 def test_rows_off_the_grid_are_refused(tmp_path):
     lines = [*rows(0.1, 0.2, 0.3), "1260000000,a,pdu6,0.9,0.4,false,false"]
-    assert "line 5: time = '1260000000' is not a whole number of 300 s steps" in fault(
+    assert "line 5: the time of cella_pdu6 is not a whole number of 300 s steps after the first" in fault(
         write(tmp_path / "cella_pdu6.csv", lines)
     )
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
     write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, start=660, pdu="pdu7"))
-    assert "off the 300 s grid of the other domains" in fault(tmp_path)
+    assert "the time of cella_pdu6 is not a whole number of 300 s steps after the first" in fault(tmp_path)
 
 
 def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
@@ -184,30 +195,33 @@ def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
     ]
     file = write(tmp_path / "both.csv", lines, "datetime,pdu,cell,production_power_util")
     traces = read_trace_files(file)
-    assert (traces.step_s, traces.util.tolist()) == (900.0, [[0.5, 0.6], [0.7, 0.8]])
+    assert (traces.step_s, traces.value.tolist()) == (900.0, [[0.5, 0.6], [0.7, 0.8]])
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("1200000000,a,pdu6,0.9,1.3,false,false", "production_power_util = '1.3' is outside 0..1"),
+        (
+            "1200000000,a,pdu6,0.9,1.3,false,false",
+            "production_power_util = '1.3' is outside 0 to 1; give a fraction",
+        ),
         ("1200000000,a,pdu6,0.9,0.5,false,maybe", "bad_production_power_data = 'maybe' is neither"),
         ("1200000000,,pdu6,0.9,0.5,false,false", "cell = '' is missing"),
-        ("1200000000.5,a,pdu6,0.9,0.5,false,false", "time = '1200000000.5' is not a whole number"),
+        ("1e17,a,pdu6,0.9,0.5,false,false", "time = '1e17' is not a time in us"),
     ],
 )
 def test_a_wrong_value_is_reported_with_file_line_and_value(tmp_path, line, problem):
     file = write(tmp_path / "cella_pdu6.csv", [*rows(0.1, 0.2), line])
     assert f"{file}, line 4: {problem}" in fault(file)
-    write(file, [*rows(0.1, 0.2), "9e15,a,pdu6,0.9,0.5,false,false"])
-    assert "nearly all samples are missing" in fault(file)
+    write(file, [*rows(0.1, 0.2, 0.3), "9e15,a,pdu6,0.9,0.5,false,false"])
+    assert "has no value of cella_pdu6 for 2.5e+06 h after 1200 s" in fault(file)
 
 
 def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     file = tmp_path / "cella_pdu6.csv.gz"
     for content, problem in {
         HEADER.encode(): "no rows",
-        "\n".join([HEADER, *rows(0.5)]).encode(): "all rows have the same time",
+        "\n".join([HEADER, *rows(0.5)]).encode(): "holds 1 values of cella_pdu6; give two or more",
     }.items():
         file.write_bytes(content)
         assert problem in fault(file)
@@ -224,7 +238,7 @@ def months():
 
 def test_a_synthetic_month_has_googles_57_domains_in_10_cells(months):
     traces = months["production"]
-    assert traces.util.shape == (57, 8928)
+    assert traces.value.shape == (57, 8928)
     assert [traces.cells.count(cell) for cell in "abcdefghij"] == [5, 5, 6, 6, 6, 10, 5, 12, 1, 1]
     assert {f"cell{cell}_{pdu}" for cell, (pdus, _) in CELLS.items() for pdu in pdus} == set(traces.names)
     assert traces.synthetic
@@ -232,13 +246,13 @@ def test_a_synthetic_month_has_googles_57_domains_in_10_cells(months):
 
 def test_synthetic_cell_means_spread_over_49_to_74_percent(months):
     traces = months["production"]
-    means = pd.Series(traces.util.mean(axis=1)).groupby(traces.cells).mean()
+    means = pd.Series(traces.value.mean(axis=1)).groupby(traces.cells).mean()
     assert 0.49 <= means.min() < 0.52 and 0.71 < means.max() <= 0.74
 
 
 def test_synthetic_power_moves_as_googles_does(months):
     """The real numbers: traces/SOURCES.md. Bounds: about a fifth around them, the spread of the real domains."""
-    util = months["measured"].util
+    util = months["measured"].value
     steps = np.diff(util)
     lag1 = [np.corrcoef(step[1:], step[:-1])[0, 1] for step in steps]
     between = np.corrcoef(steps)[np.triu_indices(57, 1)]
@@ -251,15 +265,15 @@ def test_synthetic_power_moves_as_googles_does(months):
     assert util[:55].mean() == pytest.approx(0.691, abs=0.02)
     assert np.ptp(day) == pytest.approx(0.042, abs=0.01)
     assert 8 <= day.argmax() <= 12
-    assert months["production"].util.std(axis=1).mean() == pytest.approx(0.0074, abs=0.002)
-    assert (months["production"].util < util).all()
+    assert months["production"].value.std(axis=1).mean() == pytest.approx(0.0074, abs=0.002)
+    assert (months["production"].value < util).all()
 
 
 def test_a_synthetic_month_is_made_once_for_all_runs_of_a_process_and_nobody_may_change_it():
     month = synthetic_traces(2019, "measured")
     assert synthetic_traces(2019, "measured") is month
     with pytest.raises(ValueError, match="read-only"):
-        month.util[0, 0] = 0.0
+        month.value[0, 0] = 0.0
 
 
 def test_a_synthetic_month_depends_on_its_seed_alone():
@@ -278,10 +292,12 @@ def run(script, *arguments):
 def test_generated_files_in_the_official_layout_read_back_as_generated(tmp_path):
     assert run("generate.py", tmp_path, "--days", "0.25", "--seed", "5").exit_code == 0
     assert len(list(tmp_path.glob("cell*_synthetic.csv.gz"))) == 57
-    assert list(pd.read_csv(tmp_path / "cellj_mvpp2_synthetic.csv.gz").columns) == HEADER.split(",")
+    assert list(pd.read_csv(tmp_path / "cellj_mvpp2_synthetic.csv.gz", comment="#").columns) == HEADER.split(
+        ","
+    )
     traces, month = read_trace_files(tmp_path), synthetic_traces(5)
     assert traces.names == month.names and traces.synthetic
-    assert np.array_equal(traces.util, month.util[:, :72])
+    assert np.array_equal(traces.value, month.value[:, :72])
 
 
 def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
@@ -291,9 +307,9 @@ def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
     result = run("import_powerdata2019.py", tmp_path, "--out", packed)
     assert result.exit_code == 0, result.output
     assert "production utilisation: 2 domains, 4 steps of 300 s" in result.stdout
-    assert "cella_pdu6    a       1    0 0.225 0.100 0.400" in result.stdout
+    assert "cella_pdu6    a 0.225 0.100 0.400" in result.stdout
     again = read_trace_files(packed)
-    assert again.util.tolist() == [[0.1, 0.2, 0.2, 0.4], [0.5, 0.6, 0.7, 0.8]]
+    assert again.value.tolist() == [[0.1, 0.2, 0.2, 0.4], [0.5, 0.6, 0.7, 0.8]]
     assert not again.synthetic
 
 
@@ -310,35 +326,39 @@ def test_the_importer_reports_a_broken_file_and_writes_nothing(tmp_path):
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 1.2))
     result = run("import_powerdata2019.py", tmp_path, "--out", tmp_path / "packed.csv.gz")
     assert result.exit_code == 2
-    assert "line 3: production_power_util = '1.2' is outside 0..1" in result.output
+    assert "line 3: production_power_util = '1.2' is outside 0 to 1; give a fraction" in result.output
     assert not (tmp_path / "packed.csv.gz").exists()
 
 
 def test_the_committed_set_is_the_first_three_days_of_the_embedded_month():
     traces = read_trace_files(REPOSITORY / "traces" / "synthetic")
     assert traces.synthetic
-    assert np.array_equal(traces.util, synthetic_traces(2019).util[:, : 3 * 288])
+    assert np.array_equal(traces.value, synthetic_traces(2019).value[:, : 3 * 288])
 
 
-def test_a_renamed_compact_file_still_says_that_it_is_synthetic(tmp_path):
+def test_a_file_says_itself_that_it_is_synthetic_and_no_name_does(tmp_path):
     (committed,) = (REPOSITORY / "traces" / "synthetic").iterdir()
     copy = tmp_path / "cells.csv.gz"
     copy.write_bytes(committed.read_bytes())
     assert read_trace_files(copy).synthetic
+    (tmp_path / "synthetic").mkdir()
+    assert not read_trace_files(
+        write(tmp_path / "synthetic" / "cella_synthetic.csv", rows(0.1, 0.2))
+    ).synthetic
 
 
 @google
 def test_googles_five_minute_files_of_cell_a_read_as_documented():
     traces = read_trace_files(GOOGLE / "cella_pdu?.csv.gz", column="measured")
     assert traces.names == ["cella_pdu6", "cella_pdu7", "cella_pdu8"]
-    assert (traces.step_s, traces.util.shape) == (300.0, (3, 8928))
-    assert traces.util.mean(axis=1).round(3).tolist() == [0.715, 0.702, 0.706]
-    assert (traces.util.min(), traces.util.max()) == (0.611, 0.771)
+    assert (traces.step_s, traces.value.shape) == (300.0, (3, 8928))
+    assert traces.value.mean(axis=1).round(3).tolist() == [0.715, 0.702, 0.706]
+    assert (traces.value.min(), traces.value.max()) == (0.611, 0.771)
 
 
 @google
 def test_googles_fifteen_minute_file_has_production_a_tenth_below_measured():
     file = GOOGLE / "cella_pdu6_pdu7_15min_measured_production.csv.gz"
     production, measured = (read_trace_files(file, column=column) for column in ("production", "measured"))
-    assert (production.step_s, production.util.shape) == (900.0, (2, 2881))
-    assert (measured.util - production.util).mean(axis=1).round(2).tolist() == [0.11, 0.09]
+    assert (production.step_s, production.value.shape) == (900.0, (2, 2881))
+    assert (measured.value - production.value).mean(axis=1).round(2).tolist() == [0.11, 0.09]

@@ -122,9 +122,9 @@ def picture_beside(results: Path) -> Path:
     return results.with_name(f"{results.name.removesuffix('.h5')}.png")
 
 
-def _traces(traces: str, column: str, flags: str, time_unit: str = "us") -> list[Subject]:
+def _traces(traces: str, column: str, flags: str, **options: Any) -> list[Subject]:
     files = [] if traces == "synthetic" else trace_files(traces)
-    return [Subject(read_traces(traces, column, flags, time_unit), files)]
+    return [Subject(read_traces(traces, column, flags, **options), files)]
 
 
 def with_sites(runs: Sequence[Run]) -> Run:
@@ -143,8 +143,10 @@ def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
     column, path = power["column"], power["path"]
     if path != "synthetic":
         refuse_other_traces(path, runs[0])
-    options = {key: power[key] for key in ("time_unit", "timezone") if key in power}  # older files have none
-    return read_traces(path, column, power["flags"], synthetic_seed=power["synthetic_seed"], **options)
+    how = {
+        key: power[key] for key in ("time_unit", "timezone", "longest_gap_s") if key in power
+    }  # older files: none
+    return read_traces(path, column, power["flags"], power["synthetic_seed"], **how)
 
 
 RUNS_ARGUMENT = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)

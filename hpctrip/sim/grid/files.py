@@ -1,18 +1,15 @@
-"""Signals of the grid that are read from dated files: CSV, Electricity Maps, Britain's Carbon Intensity API.
+"""Signals of the grid that are read from files: CSV, Electricity Maps, Britain's Carbon Intensity API.
 
-A value holds until the next one. A missing or empty value is bridged by the one before it, as long as no gap is longer
-than `longest_gap_s`; equal repeated rows count once, and rows may be in any order. All zones begin and end where the
-shortest does, and so do all dated series of a run.
+The rules for rows, gaps, and the common time of the zones are those of `hpctrip/sim/series.py`.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -21,38 +18,18 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import PathName, matching, read_unpacked
-from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Seconds
 from hpctrip.config.sources import Reads, files_in
-from hpctrip.sim.calendar import Calendar, shared
+from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
+from hpctrip.sim.series import Column, joined, rows_of
 from hpctrip.sim.sites import SitePlacement
-from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, column_us, moment_us, moments_us, utc
+from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
+from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, time_column
 
-_PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
-_MASSES_PER_KWH = {"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237}
-_FACTORS = _PER_KWH | _MASSES_PER_KWH
-_ENERGIES = {"kwh": "kWh", "mwh": "MWh", **{word: word for word in ("wh", "gwh", "twh", "mj", "gj")}}
-_MASSES = {
-    **dict.fromkeys(("g", "gram", "grams"), ""),
-    **dict.fromkeys(("kg", "kgs", "kilogram", "kilograms"), "kg"),
-    **dict.fromkeys(("t", "mt", "ton", "tons", "tonne", "tonnes"), "t"),
-    **dict.fromkeys(("lb", "lbs", "pound", "pounds"), "lb"),
-    **dict.fromkeys(("mg", "oz", "kt"), "another mass"),
-}
-_PARTS_OF_MONEY = dict.fromkeys(
-    ("c", "ct", "cts", "cent", "cents", "p", "pence", "ore", "øre", "öre"), "a part"
-)
-"""{word in the name of a column: the same in a `unit`}; no unit has the others, so they are refused."""
-_NO_UNITS = re.compile(r"co[2₂](?:eq?)?|carbon|dioxide|equivalents?|\b(?:per|of|eq?)\b|[\W\d_]+")
-"""All that may stand between the words of a unit."""
-_USUAL = {"carbon": (2.0, 3000.0), "price": (0.0, 100.0)}
-"""{table: bounds of the highest value for a kilowatt-hour}, beyond which the unit is likely another one."""
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
-
-_logger = logging.getLogger(__name__)
 
 
 def signal_files(value: str) -> list[Path]:
@@ -66,8 +43,8 @@ def signal_files(value: str) -> list[Path]:
 class FileSignal(SignalModel):
     """Base of the signals from files."""
 
-    contradiction: ClassVar[str] = "keep one of them"
-    """Way out where two rows of a zone and time differ."""
+    hint: ClassVar[str] = ""
+    """End of the way out where two rows of a zone and time differ."""
     path: Annotated[PathName, Reads(find=signal_files)]
     """A file, a folder or a pattern of files, of one or several zones."""
     start: Moment | None = None
@@ -80,45 +57,29 @@ class FileSignal(SignalModel):
     longest_gap_s: Seconds = Field(6 * 3600.0, gt=0)
     """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
-        """The rows of one file: zone, time_us (since 1970), value for a kilowatt-hour (NaN: missing), and rank; a value
-        of higher rank replaces others of its zone and time. Raises InputError that names file, line and value."""
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
+        """The rows of one file, as by `rows_of`: zones, and values for a kilowatt-hour. A value of higher `rank`
+        replaces others of its zone and time. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """Read the files and assign a zone to every site."""
-        files = []
-        for path in signal_files(self.path):
-            place = f"{table}.path = {str(path)!r}"
-            files.append(self.read(path, place).assign(place=place))
-            if files[-1].empty:
-                raise InputError(place, "holds no values")
-        zones = {
-            str(name): _clean(rows, table, self.longest_gap_s, self.contradiction)
-            for name, rows in pd.concat(files).groupby("zone")
-        }
-        highest = max(float(rows.value.abs().max()) for rows in zones.values())
-        low, high = _USUAL[table]
-        if 0 < highest < low or highest > high:
-            _logger.warning(
-                "%s.path = %r: the highest value is %g for a kilowatt-hour; if it is in another unit, set %s.unit",
-                *(table, self.path, highest, table),
-            )
-        first_us = max(int(rows.time_us.iloc[0]) for rows in zones.values())
-        # the last value holds for the median time between two
-        end_us = min(int(rows.time_us.iloc[-1] + rows.time_us.diff().median()) for rows in zones.values())
-        if end_us <= first_us:
-            place = f"{table}.path = {self.path!r}"
-            raise InputError(place, "its zones have no time in common", "give files of one period")
-        calendar = Calendar(first_us, end_us, None if self.start is None else moment_us(self.start))
-        shared({table: calendar})  # its start lies within the data
+        paths = {path: f"{table}.path = {str(path)!r}" for path in signal_files(self.path)}
+        rows = pd.concat([self.read(path, place, table) for path, place in paths.items()]).dropna(
+            subset="value"
+        )
+        zones = joined(rows, f"{table}.path = {self.path!r}", self.longest_gap_s, hint=self.hint)
+        calendar = zones.calendar(table, self.start)
+        if calendar:
+            shared({table: calendar})  # its start lies within the data
+        offset_s = calendar.offset_s if calendar else 0.0
         return GridSignal(
-            list(zones),
-            [_cut(rows, calendar) for rows in zones.values()],
-            self._zones(list(zones), table, sites, num_sites, seed),
-            any("synthetic" in rows.place.iloc[0].lower() for rows in zones.values()),
-            calendar.offset_s,
-            np.inf if self.at_end == "wrap" else calendar.duration_s - calendar.offset_s,
+            zones.names,
+            zones.signals(),
+            self._zones(zones.names, table, sites, num_sites, seed),
+            zones.synthetic,
+            offset_s,
+            np.inf if self.at_end == "wrap" else zones.duration_s - offset_s,
             table,
             calendar,
         )
@@ -138,42 +99,6 @@ class FileSignal(SignalModel):
         return np.array([names.index(name) for name in wanted], dtype=np.int64)
 
 
-def _clean(rows: pd.DataFrame, table: str, longest_gap_s: float, way_out: str) -> pd.DataFrame:
-    """The values of one zone by rising time, without missing ones. InputError where one is out of range, rows
-    contradict each other (with this way out) or a gap is too long."""
-    place, name = rows.place.iloc[0], rows.zone.iloc[0]
-    rows = rows.dropna()
-    rows = rows[rows["rank"] == rows.groupby("time_us")["rank"].transform("max")]
-    rows = rows.drop_duplicates(["time_us", "value"]).sort_values(["time_us", "value"])
-    low = LOWEST[table]
-    wrong = rows.value[(rows.value < low) | (rows.value > HIGHEST)]
-    if len(rows) < 2:
-        raise InputError(place, f"holds {len(rows)} values of {name}", "give two or more")
-    if len(wrong):
-        problem = f"holds {wrong.iloc[0]:g} of {name}"
-        raise InputError(place, problem, f"a kilowatt-hour has {low:g} to {HIGHEST:g}")
-    twice = rows[rows.time_us.duplicated(keep=False)]
-    if len(twice):
-        one, other = twice.value.iloc[:2]
-        problem = f"holds {one:g} and {other:g} of {name} at {utc(twice.time_us.iloc[0])} UTC"
-        raise InputError(place, problem, way_out)
-    steps_s = np.diff(rows.time_us) / 1e6
-    if steps_s.max() > longest_gap_s:
-        at = int(steps_s.argmax())
-        raise InputError(
-            place,
-            f"has no value of {name} for {steps_s[at] / 3600:g} h after {utc(rows.time_us.iloc[at])} UTC",
-            f"fill the gap, or raise {table}.longest_gap_s (now {longest_gap_s:g})",
-        )
-    return rows
-
-
-def _cut(rows: pd.DataFrame, calendar: Calendar) -> Signal:
-    """The values within the dates of a calendar."""
-    start_s = (rows.time_us.to_numpy() - calendar.first_us) / 1e6
-    return Signal(start_s, rows.value.to_numpy(), np.inf).cut(0.0, calendar.duration_s)
-
-
 @SIGNALS.add
 class CsvSignal(FileSignal):
     """CSV files with a column of times and a column of values per kilowatt-hour. Each file, or each value of a column,
@@ -186,59 +111,39 @@ class CsvSignal(FileSignal):
     kind = "csv"
     rules = 2
     """2: times that clocks show twice in rows of falling time; all dated series begin at one moment."""
-    contradiction = f"keep one of them{SHOWN_TWICE}"
+    hint = SHOWN_TWICE
     time_column: str = "time"
-    """Column of the start times of values: ISO 8601."""
+    """Column of the start times of values: ISO 8601, or numbers if its name ends in their unit. Where there is no
+    `time`, also `time_s`, `time_ms` or `time_us`."""
     value_column: str = "per_kwh"
-    """Column of the values: grams of CO2 in [carbon], money in [price]. Empty: missing."""
+    """Column of the values: grams of CO2 in [carbon], money in [price]. Empty fields: missing."""
     zone_column: str | None = None
     """Column with the zone of a row; absent: each file is a zone, named by the file name up to the first dot."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
-    unit: Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"] = "per kWh"
+    unit: PerKwh | None = None
     """Unit of the values: grams of CO2 or money per kilowatt-hour or megawatt-hour; in [carbon] also kilograms, tonnes
-    or pounds."""
+    or pounds. Absent: the one in which the name `value_column` ends, as `per_kwh`, `g_per_kwh` or `price_per_mwh`."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
-        """Read the columns that the input names."""
-        table = read_table(path, place, may_comment=True)
-        table.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
-        stem = path.name.partition(".")[0]
-        zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
-        time_us = column_us(table, self.time_column, self.timezone, zones)
-        value = table.numbers(self.value_column, may_lack=True) * _FACTORS[self.unit]
-        return pd.DataFrame({"zone": zones, "time_us": time_us, "value": value, "rank": 0})
+    @property
+    def _unit(self) -> str | None:
+        """The unit in force; None: it is not stated."""
+        return self.unit or stated_per_kwh(self.value_column)
 
-    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
-        """The signal; InputError where a price is in a mass, and where the column's name tells another unit."""
-        if table == "price" and self.unit in _MASSES_PER_KWH:
-            raise InputError(f"price.unit = {self.unit!r}", "is a mass", 'give "per kWh" or "per MWh"')
-        named = self._named_unit(_PARTS_OF_MONEY if table == "price" else _MASSES)
-        if _FACTORS.get(named) != _FACTORS[self.unit]:
-            place, unit = f"{table}.value_column = {self.value_column!r}", f"{table}.unit"
-            hint = (
-                f"set {unit} = {named!r}"
-                if named in _FACTORS
-                else f"convert it, or set {unit} if it is in that"
-            )
-            raise InputError(place, f"is in another unit than {unit} = {self.unit!r}", hint)
-        return super().signal(table, sites, num_sites, seed)
+    def resolve(self) -> Self:
+        """The signal with its unit in force."""
+        return super().resolve().with_defaults(unit=self._unit)
 
-    def _named_unit(self, amounts: Mapping[str, str]) -> str:
-        """`unit`, but with the amount and the energy that the name of the column tells, as in "kgCO2eq/MWh" or
-        "moer_lbs_per_mwh". `amounts` are words for amounts; short ones count before an energy only (CT is also
-        Connecticut). The default name tells nothing."""
-        amount, _, energy = (part.strip() for part in self.unit.rpartition("per "))
-        if self.value_column == type(self).model_fields["value_column"].default:
-            return self.unit
-        words = _NO_UNITS.sub(" ", self.value_column.lower()).split()
-        places = [place for place, word in enumerate(words) if word in _ENERGIES]
-        before = {place: words[place - 1] for place in places if place and words[place - 1] in amounts}
-        if places:
-            energy = _ENERGIES[words[next(iter(before), places[0])]]
-        far = (word for word in words if len(word) > 2 or word in ("lb", "kg"))
-        named = next((word for word in (*before.values(), *far) if word in amounts), None)
-        return f"{amounts[named] if named else amount} per {energy}".strip()
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
+        """Read the columns that the input names. InputError where their unit is not stated, or not as in the name."""
+        check_per_kwh(table, self.value_column, self._unit)
+        file = read_table(path, place, may_comment=True)
+        is_numbered = self.time_column == "time" and "time" not in file.columns
+        time = time_column(file) if is_numbered else self.time_column
+        file.require(time, self.value_column, *filter(None, [self.zone_column]))
+        zones = file.texts(self.zone_column) if self.zone_column else path.name.partition(".")[0]
+        values = {self.value_column: Column(zones, PER_KWH[self._unit], LOWEST[table], HIGHEST)}
+        return rows_of(file, values, time, self.timezone)
 
 
 @SIGNALS.add
@@ -250,12 +155,12 @@ class ElectricityMaps(FileSignal):
     intensity: Literal["life-cycle", "direct"] = "life-cycle"
     """life-cycle includes emissions from building the plants and from fuel production."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
         """Read the publisher's columns, whose wording has changed over the years."""
-        table = read_table(path, place)
+        file = read_table(path, place, may_comment=True)
         which = "direct" if self.intensity == "direct" else "LCA|life cycle"
         pattern = re.compile(rf"carbon intensity.*({which})", re.IGNORECASE)
-        columns = list(filter(pattern.search, table.columns))
+        columns = list(filter(pattern.search, file.columns))
         if len(columns) != 1:
             number, wanted = len(columns) or "no", which.replace("|", " or ")
             problem = f"has {number} columns of a carbon intensity ({wanted})"
@@ -263,11 +168,8 @@ class ElectricityMaps(FileSignal):
         if not re.search(r"\bg\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
             problem = f"{columns[0]!r} is not in gCO2eq/kWh"
             raise InputError(place, problem, 'use kind = "csv" for other units')
-        zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
-        table.require("Datetime (UTC)", zone)
-        time_us = column_us(table, "Datetime (UTC)")
-        value = table.numbers(columns[0], may_lack=True)
-        return pd.DataFrame({"zone": table.texts(zone), "time_us": time_us, "value": value, "rank": 0})
+        zones = file.texts("Zone id" if "Zone id" in file.columns else "Zone Id")
+        return rows_of(file, {columns[0]: Column(zones, high=HIGHEST)}, "Datetime (UTC)")
 
 
 @SIGNALS.add
@@ -277,7 +179,7 @@ class UkCarbonIntensity(FileSignal):
 
     A response for all regions gives one zone for each of the 14 non-overlapping regions; its values for England,
     Scotland, Wales and GB are ignored. The CSV files of carbonintensity.org.uk are read by kind = "csv", with
-    time_column = "Datetime (UTC)" and value_column = "Actual Carbon Intensity (gCO2/kWh)".
+    time_column = "Datetime (UTC)", value_column = "Actual Carbon Intensity (gCO2/kWh)" and unit = "per kWh".
     """
 
     kind = "uk-carbon-intensity"
@@ -286,7 +188,7 @@ class UkCarbonIntensity(FileSignal):
     value: Literal["actual", "forecast", "best-known"] = "best-known"
     """Actual or forecast intensity; best-known: the actual one if available, otherwise the forecast."""
 
-    def read(self, path: Path, place: str) -> pd.DataFrame:
+    def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
         """Zones: GB, or the names of regions."""
         text = read_unpacked(path, place)
         try:
@@ -294,11 +196,16 @@ class UkCarbonIntensity(FileSignal):
                 (zone, half_hour["from"], *self._intensity(**half_hour["intensity"]))
                 for zone, half_hour in _half_hours(json.loads(text)["data"])
             ]
-            frame = pd.DataFrame(rows, columns=["zone", "time_us", "value", "rank"])
-            return frame.assign(time_us=moments_us(frame["time_us"])).astype({"value": float})
+            frame = pd.DataFrame(rows, columns=["series", "time_us", "value", "rank"])
+            frame = frame.assign(time_us=moments_us(frame["time_us"])).astype({"value": float})
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             problem = f"is not an answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
             raise InputError(place, problem, "give one as it was sent") from None
+        wrong = frame[(frame.value < 0) | (frame.value > HIGHEST)]
+        if len(wrong):
+            problem = f"holds {wrong.value.iloc[0]:g} of {wrong.series.iloc[0]}"
+            raise InputError(place, problem, f"a kilowatt-hour has 0 to {HIGHEST:g} g")
+        return frame.assign(place=place, line=0, is_dated=True, synthetic=False)
 
     def _intensity(
         self, actual: float | None = None, forecast: float | None = None, **_: Any

@@ -7,7 +7,7 @@ that are read from files are in files.py. Shapes: N sites, Z zones.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -28,6 +28,8 @@ LOWEST = {"carbon": 0.0, "price": -1e6}
 """{table: smallest value}: prices of electricity fall below 0."""
 HIGHEST = 1e6
 _HOUR_S = 3600.0
+_USUAL = {"g": (2.0, 3000.0)} | dict.fromkeys(("EUR", "USD", "GBP", "CHF", "AUD", "CAD", "NZD"), (0.002, 1.0))
+"""{unit of a value for a kilowatt-hour: (least of the highest value, highest median) of the grids of the world}."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,17 @@ class Daily(SignalModel):
         return GridSignal(
             [f"UTC+{hour}" for hour in ahead], series, zones_by_seed(num_sites, len(series), seed), True
         )
+
+
+def unusual(table: str, signal: GridSignal, currency: str = "EUR") -> Iterator[str]:
+    """A line where a signal has values that no grid has; the unit is likely another one."""
+    values = np.abs(np.concatenate([series.value for series in signal.series]))
+    median, highest = float(np.median(values)), float(values.max())
+    what = "g" if table == "carbon" else currency
+    low, high = _USUAL.get(what, (0.0, 100.0))
+    if 0 < highest < low or median > high:
+        value = f"half of them are above {median:g}" if median > high else f"the highest is {highest:g}"
+        yield f"{table}: {value} {what} for a kilowatt-hour; if the values are in another unit, set {table}.unit"
 
 
 def zones_by_seed(num_sites: int, num_zones: int, seed: int) -> np.ndarray:

@@ -14,7 +14,8 @@ import numpy as np
 
 from hpctrip.base.frames import pd
 from hpctrip.base.rng import stream
-from hpctrip.sim.traces.files import TRACE_START_US, TraceSet
+from hpctrip.sim.series import Series
+from hpctrip.sim.traces.files import TRACE_START_US
 
 STEP_S = 300
 NUM_STEPS = 31 * 24 * 3600 // STEP_S
@@ -58,20 +59,20 @@ def synthetic_table(seed: int, num_days: float = 31) -> pd.DataFrame:
 
 
 @lru_cache(maxsize=1)  # making it takes 0.1 s, and runs of a study share it
-def synthetic_traces(seed: int, column: str = "production") -> TraceSet:
+def synthetic_traces(seed: int, column: str = "production") -> Series:
     """One synthetic month of all 57 domains: what reading the files of `synthetic_table(seed)` would give."""
     names, cells, util = _month(seed)
     util[column].flags.writeable = False
-    none = np.zeros(len(names), dtype=np.int64)
-    return TraceSet(
+    step_us = STEP_S * 1_000_000
+    return Series(
         names=[f"cell{cell}_{pdu}" for cell, pdu in zip(cells, names, strict=True)],
-        cells=cells,
-        start_us=TRACE_START_US,
-        step_s=float(STEP_S),
-        util=util[column],
+        time_us=TRACE_START_US + np.arange(NUM_STEPS) * step_us,
+        end_us=TRACE_START_US + NUM_STEPS * step_us,
+        step_us=step_us,
+        value=util[column],
+        is_dated=False,
         synthetic=True,
-        num_filled=none,
-        num_cut=none,
+        cells=cells,
     )
 
 
