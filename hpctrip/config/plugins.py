@@ -23,6 +23,7 @@ from pydantic import AfterValidator
 
 from hpctrip.base.errors import PLUGIN_MODULE, InputError, cause
 from hpctrip.base.io import digest, named_path, read_file
+from hpctrip.base.rng import same_draws
 from hpctrip.base.text import unknown_name
 from hpctrip.config.beside import FOUND, execute, installed_only, modules_beside, offer, package_of
 from hpctrip.config.sources import PLUGINS, Source
@@ -80,7 +81,7 @@ class Plugin:
         # where pydantic looks up annotations and docstrings of the file's classes, and `named_code` the newest
         sys.modules.pop(module.__name__, None)
         sys.modules[module.__name__] = module
-        with installed_only(), user_code(f"plugins: {self.path!r}", "fails when imported"):
+        with same_draws(), installed_only(), user_code(f"plugins: {self.path!r}", "fails when imported"):
             execute(module, self.code, package_of(file))
 
 

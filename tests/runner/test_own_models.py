@@ -238,3 +238,15 @@ def test_a_constant_that_changes_after_all_ends_the_run(own, launch, folder, ran
         ended.code == 2 and "changes prime in round 1, which it left as it was when it was tried" in ended.err
     )
     assert "Traceback" not in ended.err
+
+
+def test_what_is_drawn_when_a_file_is_imported_is_the_same_in_every_process(own, launch, folder):
+    drawn = "FIXED = nn.Linear(8, 64).requires_grad_(False)\n\n\nclass Frozen"
+    code = FROZEN.replace("class Frozen", drawn).replace(
+        "nn.Linear(8, 64).requires_grad_(False)\n        self", "FIXED\n        self"
+    )
+    (folder / "net.py").write_text(code)
+    for ranks in (0, 3):
+        ended = launch(ranks, "run", own, "-o", "stop.max_rounds=1", "--out", folder / f"{ranks}.h5")
+        assert ended.code == 0, ended.err
+    assert len({open_run(folder / f"{ranks}.h5").meta["params_digest"] for ranks in (0, 3)}) == 1
