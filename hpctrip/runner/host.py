@@ -32,7 +32,6 @@ from hpctrip.learn.params import (
     digest_of_constants,
     flatten,
     layout,
-    named_tensors,
     num_integers,
 )
 from hpctrip.learn.params import num_params as count_params
@@ -246,9 +245,8 @@ def new_model(experiment: Experiment) -> tuple[dict[str, torch.Tensor], str]:
     task = workload.checked_task(experiment.seed)
     model, _ = first_model(experiment, task, device, device.type, trains=True)
     held = task.build_model().state_dict().keys()  # the trial changes which buffers are persistent
-    return {
-        name: tensor for name, tensor in named_tensors(model).items() if name in held
-    }, digest_of_constants(model)
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    return {name: tensor for name, tensor in named if name in held}, digest_of_constants(model)
 
 
 def agree(host: Host) -> None:
