@@ -26,7 +26,7 @@ from torch.func import functional_call
 from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InputError, blame, cause
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
-from hpctrip.learn.engines.steps import generators, gradients_of, resident, seed_generators
+from hpctrip.learn.engines.steps import generators, resident, seed_generators
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import buffers, digest_of, entries, flatten, named_tensors
 from hpctrip.learn.task import Dataset, Task
@@ -59,17 +59,14 @@ class Trial:
             resident(np.array(each), self.device) for each in (train.inputs, train.labels, tests)
         )
         self.rows = np.arange(len(rows))
-        moving = entries(model) | dict(model.named_buffers())
-        self.start = {name: tensor.detach().clone() for name, tensor in moving.items()}
-        """Trained parameters and buffers of the new model."""
 
     def run(self, stacked: bool) -> str:
         """The reason why sites must be trained one after another, empty where there is none; with `stacked`, that
         engine is tried, too. The model is new again afterwards, and its persistent buffers are those that training
         changes."""
         try:
+            self.start = self._new_tensors()
             outputs, beside_others, draws = self._try_training()
-            self._compare_with_another()
             reason = self._why_no_mean(outputs, beside_others)
             if reason and (self.work.micro_batch or self.work.batch_size) < self.work.batch_size:
                 problem = f"{reason}, so the parts of a batch do not add up to it"
@@ -94,46 +91,42 @@ class Trial:
         raise InputError(self.place, f"gave a model that {problem}", way_out) from None
 
     def _try_training(self) -> tuple[torch.Tensor, torch.Tensor, bool]:
-        """Take the gradients of a batch and evaluate twice, with another batch in between. Returns the outputs of both
-        batches, whose first halves are the same samples, and whether random numbers are drawn. Raises InputError where
-        the second time differs."""
+        """Compute a batch's loss and evaluate, twice, with another batch in between; the first time with gradients.
+        Returns the outputs for both batches, whose first halves are the same samples, and whether random numbers are
+        drawn. Raises InputError where the second time differs."""
         written = {name: (tensor, tensor._version) for name, tensor in named_tensors(self.model).items()}
         if isinstance(self.task.loss, nn.Module) and _trained(self.task.loss):
             self._refuse("is trained on a loss with parameters of its own", "make them part of the model")
-        outputs, gradients = self._train()
+        outputs, loss = self._train()
+        if not loss.requires_grad:
+            self._refuse("has a loss that depends on no trainable parameter", "do not detach its output")
+        torch.autograd.grad(loss, _trained(self.model), allow_unused=True)
         drawn = generators(self.device)
         self._mark_buffers(written)
         tests, state = self._evaluate(), dict(islice(_state(self.model, self.task), MOST_VALUES))
         half = len(self.rows) // 2
-        mixed = np.concatenate([self.rows[:half], np.roll(self.rows, 1)[half:]])
-        beside_others = self._outputs(mixed).detach()
+        beside_others = self._outputs(np.concatenate([self.rows[:half], np.roll(self.rows, 1)[half:]]))
         self._reset()
-        again = self._train()
-        tests_again, state_again = self._evaluate(), dict(islice(_state(self.model, self.task), MOST_VALUES))
+        again = *self._train(), self._evaluate()
+        state_again = dict(islice(_state(self.model, self.task), MOST_VALUES))
         for name in sorted(state.keys() | state_again.keys()):
             if state.get(name) != state_again.get(name):
                 problem = f"changes {name} in training, of which neither other ranks nor a resumed run know"
                 self._refuse(problem, "register it as a buffer")
-        for one, other in zip((outputs, *gradients, tests), (again[0], *again[1], tests_again), strict=True):
-            if not self._repeats(one, other):
-                problem = "gives other gradients or outputs for the same parameters, samples and seeds"
-                self._refuse(problem, "keep its state in buffers, and draw from global generators only")
+        if not all(map(self._repeats, (outputs, loss, tests), again)):
+            problem = "gives other outputs for the same parameters, samples and seeds"
+            self._refuse(problem, "keep its state in buffers, and draw from global generators only")
         seed_generators(self.init_seed, self.device)
-        return outputs, beside_others, drawn != generators(self.device)
+        return outputs.detach(), beside_others.detach(), drawn != generators(self.device)
+
+    def _train(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs and loss of the samples in training."""
+        outputs = self._outputs(self.rows)
+        return outputs, self.task.loss(outputs, self.labels)
 
     def _outputs(self, rows: np.ndarray) -> torch.Tensor:
         seed_generators(self.init_seed, self.device)
         return self.model.train()(self.task.prepare(self.inputs[rows]))
-
-    def _train(self) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """Outputs and gradients of the samples."""
-        outputs = self._outputs(self.rows)
-        loss = self.task.loss(outputs, self.labels)
-        if not loss.requires_grad:
-            self._refuse(
-                "has a loss on which no trainable parameter has an effect", "do not detach its output"
-            )
-        return outputs.detach(), gradients_of(loss, _trained(self.model))
 
     @torch.no_grad()
     def _evaluate(self) -> torch.Tensor:
@@ -193,20 +186,24 @@ class Trial:
         for name, tensor in entries(self.model).items():
             tensor.copy_(self.start[name])
 
-    def _compare_with_another(self) -> None:
-        """Raise InputError where the task does not build the same model anew from the same seeds."""
-        if sum(p.numel() for p in self.model.parameters()) > MOST_BUILT_TWICE:
-            return
-        seed_generators(self.init_seed, self.device)
-        other = self.task.build_model().to(self.device).train()
-        if {*map(id, _trained(other))} & {*map(id, _trained(self.model))}:
-            self._refuse("was built before: two calls give the same", "build a new one in every call")
-        ours, theirs = named_tensors(self.model) | self.start, named_tensors(other)
-        differing = sorted(ours.keys() ^ theirs.keys())
-        differing += [name for name in ours if not differing and not _same(ours[name], theirs[name])]
-        if differing:
-            way_out = "draw from the global generators of torch, numpy or Python, which are seeded"
-            self._refuse(f"differs from call to call, whatever the seed ({differing[0]})", way_out)
+    def _new_tensors(self) -> dict[str, torch.Tensor]:
+        """The trained parameters and buffers of the new model: of a second one, which must be equal, or copies where
+        the model is large. Raises InputError where the task does not build the same model anew from the same seeds."""
+        ours, copied = named_tensors(self.model), dict(self.model.named_buffers())
+        if sum(tensor.numel() for tensor in ours.values()) > MOST_BUILT_TWICE:
+            copied, theirs = entries(self.model) | copied, {}
+        else:
+            seed_generators(self.init_seed, self.device)
+            other = self.task.build_model().to(self.device).train()
+            if {*map(id, _trained(other))} & {*map(id, _trained(self.model))}:
+                self._refuse("was built before: two calls give the same", "build a new one in every call")
+            theirs = named_tensors(other)
+            differing = sorted(ours.keys() ^ theirs.keys())
+            differing += [name for name in ours if not differing and not _same(ours[name], theirs[name])]
+            if differing:
+                way_out = "draw from the global generators of torch, numpy or Python, which are seeded"
+                self._refuse(f"differs from call to call, whatever the seed ({differing[0]})", way_out)
+        return theirs | {name: tensor.detach().clone() for name, tensor in copied.items()}
 
     def _why_no_mean(self, outputs: torch.Tensor, beside_others: torch.Tensor) -> str:
         """The reason why the update from a batch is not the mean of those from its parts; empty where it is. The

@@ -151,8 +151,8 @@ def buffered(start):
     [
         (linear(counting, steps=int), "changes steps in training"),
         (linear(appending, log=list), "changes log["),
-        (linear(with_a_global), "gives other gradients or outputs for the same parameters"),
-        (linear(with_a_generator, draw=lambda: np.random.default_rng(0)), "gives other gradients or outputs"),
+        (linear(with_a_global), "gives other outputs for the same parameters"),
+        (linear(with_a_generator, draw=lambda: np.random.default_rng(0)), "gives other outputs"),
         (linear(with_noise_in_evaluation), "draws random numbers in evaluation"),
         (linear(late), "makes or drops head.bias when it is called"),
         (Teacher, "changes the parameter teacher, which is not trained"),
@@ -172,7 +172,7 @@ def buffered(start):
             ),
             "differs from call to call, whatever the seed (noise)",
         ),
-        (linear(lambda self, x: plainly(self, x).detach()), "on which no trainable parameter has an effect"),
+        (linear(lambda self, x: plainly(self, x).detach()), "a loss that depends on no trainable parameter"),
         (lambda: torch.jit.script(nn.Linear(8, 2)), "a scripted or traced model; return the module before"),
     ],
 )
