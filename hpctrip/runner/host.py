@@ -179,6 +179,8 @@ class Host:
     def _culprit(self, update: SiteUpdate) -> int:
         """What of an unusable update is not finite or too large: 2 + the index of the first such tensor of the flat
         vector, 1 for the loss."""
+        if not all(abs(getattr(update, name)) < LARGEST_UPDATE for name in LOSSES):
+            return 1
         travelling_buffers = buffers(self.model)
         for index, (name, part) in enumerate(views(self.model, update.delta).items()):
             num_params = 0 if name in travelling_buffers else part.numel()

@@ -25,7 +25,8 @@ def traces(tmp_path):
         folder = tmp_path / "traces"
         folder.mkdir()
         for cell, values in {"a": (0.4, 0.5, 0.6), "b": (0.7, 0.7, 0.7)}.items():
-            text = "time,cell,pdu,measured_power_util,production_power_util\n" + "".join(
+            comment = "# synthetic\n" if suffix else ""
+            text = f"{comment}time,cell,pdu,measured_power_util,production_power_util\n" + "".join(
                 f"{600_000_000 + step * 300_000_000},{cell},pdu1,0.9,{value}\n"
                 for step, value in enumerate(values)
             )

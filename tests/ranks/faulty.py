@@ -17,9 +17,9 @@ from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 
-TRIED, BATCHES_OF_A_ROUND = 2, 4
-"""What the host of rank 3 of 5 prepares: samples to try the model and the engine on, then in a round up to two batches
-of each of two of ten sites."""
+TRIED, BATCHES_OF_A_ROUND = 7, 4
+"""What the host of rank 3 of 5 prepares: samples to check the model (1), try it (5) and the engine (1) on, then in a
+round up to two batches of each of two of ten sites."""
 
 
 if "FAULTY_SLEEP_S" in os.environ:

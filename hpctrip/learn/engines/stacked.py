@@ -75,7 +75,15 @@ class Stacked(Engine):
         optimizers: Sequence[torch.Tensor | None] = (),
     ) -> Iterator[SiteUpdate]:
         """Train all sites at once. Optimisers always start anew."""
-        yield from self._tried(params, visits) or self._train_together(params, visits)
+        updates = self._tried(params, visits) or self._tried(
+            params, visits
+        )  # without the tensors of other numbers
+        if updates is None:
+            problem = (
+                f"the memory of {self.device} is full, which held {len(visits)} sites before the first round"
+            )
+            raise InputError("engine", problem, "end what else runs on it, or lower engine.sites_per_block")
+        yield from updates
 
     def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
         """As many as memory holds when they train: all, or half, and so on. Raises InputError where it is none."""
