@@ -74,7 +74,7 @@ class Host:
         self.model, alone = first_model(experiment, task, device, hosts_kind, trains)
         self.initial_params = flatten(self.model)
         """[P + B], drawn from the seed; those of rank 0 everywhere after `agree`."""
-        self.constants = digest_of_constants(self.model) if experiment.workload.has_own_model else ""
+        self.constants_digest = digest_of_constants(self.model) if experiment.workload.has_own_model else ""
         """Digest of what training does not change in a model of the user's; empty where there is nothing."""
         self.num_params = num_params = count_params(self.model)
         self.num_buffers, self.num_integers = len(self.initial_params) - num_params, num_integers(self.model)
@@ -116,7 +116,7 @@ class Host:
         self.partial.begin(len(tally.vector))
         last, start = slice(len(params) - self.num_integers, None), origin(params, self.num_params)
         integers = params[last]
-        constant = constants(self.model) if self.constants else {}
+        constant = constants(self.model) if self.constants_digest else {}
         versions = {name: tensor._version for name, tensor in constant.items()}
         self.meter.lap("record")
         with self.wall.phase("train", round):
@@ -255,8 +255,10 @@ def agree(host: Host) -> None:
     """Make the first model that of rank 0 at every rank, constants included: processors of another kind may draw other
     last bits. A collective. Raises InputError where the ranks have other models or engines."""
     ranks, place = host.ranks, host.experiment.workload.model_place
-    shapes = layout(host.model), sorted(constants(host.model)), host.engine.name
-    everyone = ranks.gather((shapes, digest(host.initial_params), host.constants)) if ranks.size > 1 else []
+    fixed = constants(host.model) if host.constants_digest else {}
+    shapes = layout(host.model), sorted(fixed), host.engine.name
+    values = digest(host.initial_params), host.constants_digest
+    everyone = ranks.gather((shapes, *values)) if ranks.size > 1 else []
 
     def rank0_model() -> tuple[torch.Tensor, dict[str, torch.Tensor]] | None:
         for rank, (theirs, *_) in enumerate(everyone):
@@ -265,16 +267,15 @@ def agree(host: Host) -> None:
                 raise InputError(place, problem, "build the same everywhere")
         if len({each[1:] for each in everyone}) < 2:
             return None
-        values = constants(host.model) if host.constants else {}
-        return host.initial_params.cpu(), {name: tensor.cpu() for name, tensor in values.items()}
+        return host.initial_params.cpu(), {name: tensor.cpu() for name, tensor in fixed.items()}
 
     if (found := ranks.decide_on_root(rank0_model)) is None:
         return
-    params, values = found
+    params, tensors = found
     host.initial_params = params.to(host.device)
     with torch.no_grad():
-        for name, value in values.items():
-            constants(host.model)[name].copy_(value)
+        for name, tensor in fixed.items():
+            tensor.copy_(tensors[name])
 
 
 def agree_on_blocks(host: Host) -> None:

@@ -92,7 +92,7 @@ def metadata_of(
         "packages": ", ".join(attributes["packages"]) or "none",
     }
     host = aggregator.host
-    model = {"parameters": layout(host.model), "tied": tied(host.model), "constants": host.constants}
+    model = {"parameters": layout(host.model), "tied": tied(host.model), "constants": host.constants_digest}
     return attributes, {**continued, **model, "made_with": made_with}
 
 

@@ -200,7 +200,7 @@ class Session:
         place = (self.start.checkpoint_file or self.run_input.experiment.store.path) if self.start else ""
 
         def is_saved() -> bool:
-            checkpoint, constants = self.start.checkpoint, self.host.constants
+            checkpoint, constants = self.start.checkpoint, self.host.constants_digest
             if checkpoint and checkpoint.metadata.get("constants", constants) != constants:
                 problem = f"gave other frozen parameters or constants than in the run of {place}"
                 model = self.run_input.experiment.workload.model_place

@@ -250,3 +250,14 @@ def test_what_is_drawn_when_a_file_is_imported_is_the_same_in_every_process(own,
         ended = launch(ranks, "run", own, "-o", "stop.max_rounds=1", "--out", folder / f"{ranks}.h5")
         assert ended.code == 0, ended.err
     assert len({open_run(folder / f"{ranks}.h5").meta["params_digest"] for ranks in (0, 3)}) == 1
+
+
+def test_all_ranks_begin_with_the_model_of_rank_0(own, launch, folder):
+    """Also where they draw other numbers, as processors of other kinds may in the last bits."""
+    seeded = "super().__init__()\n        torch.manual_seed(launched_rank())"
+    code = FROZEN.replace("super().__init__()", seeded, 1)
+    (folder / "net.py").write_text(f"from hpctrip.ranks.launched import launched_rank\n{code}")
+    for ranks in (0, 3):
+        ended = launch(ranks, "run", own, "-o", "stop.max_rounds=1", "--out", folder / f"{ranks}.h5")
+        assert ended.code == 0, ended.err
+    assert len({open_run(folder / f"{ranks}.h5").meta["params_digest"] for ranks in (0, 3)}) == 1

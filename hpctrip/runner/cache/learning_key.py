@@ -41,7 +41,7 @@ def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithm
             "plugins": sorted(s.digest for s in sources if s.key == PLUGINS),
             "packages": sorted(map(str, run_input.extensions.packages)),
             "shards": digest_of_bytes(b"".join(array.astype("<i8").tobytes() for array in shards)),
-            "model": [len(host.initial_params), digest(host.initial_params), host.constants],
+            "model": [len(host.initial_params), digest(host.initial_params), host.constants_digest],
             "slots": len(host.slots),
             "code": code_digest(),
             "arithmetic": sorted(set(arithmetic)),
