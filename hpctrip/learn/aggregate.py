@@ -82,8 +82,8 @@ def magnitude_of(delta: torch.Tensor, num_params: int) -> torch.Tensor:
 
 
 def origin(params: torch.Tensor, num_params: int) -> torch.Tensor:
-    """Where the updates of a round begin [P + B]: the global model, but 0 for buffers that are not finite, such as a
-    minimum before the first sample."""
+    """The vector that updates are differences from [P + B]: the global model, with 0 for buffers that are not finite,
+    such as a minimum before the first sample."""
     buffers = params[num_params:]
     if buffers.isfinite().all():
         return params

@@ -177,8 +177,8 @@ class Host:
         return torch.linalg.vector_norm(arriving[: self.num_params])
 
     def _culprit(self, update: SiteUpdate) -> int:
-        """What of an unusable update is not finite or too large: 2 + the index of the first such tensor of the flat
-        vector, 1 for the loss."""
+        """Number of the first part of an unusable update that is not finite or too large: 1 for the loss, then the
+        tensors of the flat vector from 2 on."""
         if not all(abs(getattr(update, name)) < LARGEST_UPDATE for name in LOSSES):
             return 1
         travelling_buffers = buffers(self.model)

@@ -91,7 +91,7 @@ class Series:
 
 
 class Column(NamedTuple):
-    """What a column of values means."""
+    """The series, the unit and the bounds of a column of values."""
 
     series: str | Sequence[str]
     """The series that its rows are of, or that each row [R] is of."""
