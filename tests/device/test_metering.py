@@ -6,7 +6,7 @@ import pytest
 
 from hpctrip.device.counters import MICRO, Counters, Unavailable
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
+from hpctrip.device.recovery_log import RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import drawn, run_facts, summary
@@ -165,9 +165,8 @@ def test_without_permission_the_run_warns_once_and_goes_on(hpctrip, tiny, tmp_pa
 
 @pytest.fixture
 def left_by_a_killed_run(on_a_gpu):
-    note = RecoveryNote.take(Gpu.of(GPU), 4242)
-    note.applied = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
-    note.write()
+    note = RecoveryNote.take(Gpu.of(GPU))
+    note.write(process=4242, cap_mw=200_000, cap_before_mw=350_000)
     note.file.close()  # its process is gone
     (on_a_gpu / "cap0").write_text("200000")
 
