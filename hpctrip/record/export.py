@@ -13,7 +13,7 @@ from hpctrip.base.io import json_text, write_new
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import defaults
-from hpctrip.record.results_file import KINDS, read_results
+from hpctrip.record.results_file import FORMATS, read_results
 from hpctrip.record.schema import Column, table_checksum
 
 ROWS = 2**12
@@ -27,7 +27,7 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
     Raises InputError where the file is damaged, before anything is written, and where a file exists and `overwrite` is
     false.
     """
-    with open_checked(path, *KINDS) as file:
+    with open_checked(path, *FORMATS) as file:
         results = read_results(Path(path), file, whole=False)
         for name in results.tables:
             if table_checksum(_columns(file[name])) != file[name].attrs["checksum"].decode():

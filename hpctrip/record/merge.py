@@ -52,11 +52,13 @@ _NAMED = ("seed", "policy.kind", "stop.target_accuracy")  # input keys that COLU
 
 def merged(runs: list[Run]) -> dict[str, Column]:
     """The table of runs, sorted by policy, varying input keys and seed."""
+    from hpctrip.record.show import facts_of  # heavy: rich
+
     inputs = [run.settings for run in runs]
     varying = [key for key in differing(inputs) if key not in _NAMED]
     rows = []
     for run, settings in zip(runs, inputs, strict=True):
-        facts = run.kind.facts(run)
+        facts = facts_of(run)
         facts["path"] = encodable(facts["path"])
         facts |= {name: int(facts[name]) for name in ("synthetic_data", "synthetic_power")}
         varied = {f"input.{key}": settings.get(key) for key in varying}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import h5py
 import numpy as np
@@ -19,7 +19,7 @@ from hpctrip.base.io import is_pattern, matching, named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
-from hpctrip.record.open_checked import TableError, open_checked
+from hpctrip.record.open_checked import TableError
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
@@ -48,6 +48,25 @@ class Run(ResultsFile):
     format = schema.FORMAT
     attributes = schema.ATTRIBUTES
     columns = schema.TABLES
+    replayed_by = "hpctrip.runner.replay:replay"
+
+    @classmethod
+    def read(cls, path: Path, file: h5py.File, whole: bool = True) -> Self:
+        """Read a run from an open file, without the rows of its cohorts and candidates unless it is wanted `whole`.
+        Raises as `common_fields` and `read_frame`."""
+        frames = {
+            name: (read_frame if whole or name in schema.INDEX else _headings)(
+                file[name], schema.TABLES.get(name, {})
+            )
+            for name in ("sites", *schema.TABLES)
+        }
+        return cls(
+            **common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION),
+            sites=frames["sites"],
+            rounds=frames["rounds"],
+            cohorts=frames["rounds_sites"],
+            candidates=frames["candidates"],
+        )
 
     @property
     def time_to_accuracy_s(self) -> float:
@@ -112,30 +131,7 @@ class Run(ResultsFile):
         )
 
 
-def open_run(path: str | Path) -> Run:
-    """Read the results file of a run. Raises InputError, in one line that names the file, for any fault; DamagedError
-    where the file is corrupted or does not match its checksums."""
-    with open_checked(path, schema.FORMAT) as file:
-        return read_run(Path(path), file)
-
-
-def read_run(path: Path, file: h5py.File, whole: bool = True) -> Run:
-    """Read a run from an open results file, without the rows of its cohorts and candidates unless it is wanted `whole`.
-    Raises as `common_fields` and `read_frame`."""
-    fields = common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
-    frames = {
-        name: (read_frame if whole or name in schema.INDEX else _headings)(
-            file[name], schema.TABLES.get(name, {})
-        )
-        for name in ("sites", *schema.TABLES)
-    }
-    return Run(
-        **fields,
-        sites=frames["sites"],
-        rounds=frames["rounds"],
-        cohorts=frames["rounds_sites"],
-        candidates=frames["candidates"],
-    )
+open_run = Run.open
 
 
 def common_fields(

@@ -1,12 +1,12 @@
-"""Base class of all results files, and the registry of their kinds."""
+"""Base class of all results files, and the list of their formats."""
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Self
 
 import h5py
 import numpy as np
@@ -20,26 +20,11 @@ from hpctrip.config.sources import PLUGINS
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.schema import Attribute
 
-
-class Kind(NamedTuple):
-    """The functions that read and use results files of one format."""
-
-    read: Callable[[Path, h5py.File, bool], Any]
-    """Read the results from an open file: the whole of them, or what `facts` needs."""
-    facts: Callable[[Any], dict[str, Any]]
-    """The results as {name: value}, with units in the names."""
-    summary: Callable[[Mapping[str, Any]], dict[str, str]]
-    """The facts in words, {label: text}."""
-    contradictions: Callable[[Any], Iterator[Fault]]
-    """The faults of numbers that contradict one another."""
-    differences: Callable[[Any, Any], Iterator[Any]]
-    """The `Difference`s between the tables of two files."""
-    replay: str
-    """The function that recomputes the simulated numbers, as "module:name", because its module is in a higher layer."""
-
-
-KINDS = {"hpctrip run": "hpctrip.record.run_kind:KIND", "hpctrip cluster": "hpctrip.cluster.results:KIND"}
-"""{format: "module:name" of its Kind}, imported when a file of this format is used."""
+FORMATS = {
+    "hpctrip run": "hpctrip.record.reader:Run",
+    "hpctrip cluster": "hpctrip.cluster.results:ClusterRun",
+}
+"""{format: "module:name" of the class of its files}, imported when a file of this format is opened."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +49,20 @@ class ResultsFile:
     attributes: ClassVar[Mapping[str, Attribute]]
     columns: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]]
     """{table: {column: {doc, unit, dtype}}}."""
+    replayed_by: ClassVar[str]
+    """The function that recomputes the simulated numbers, "module:name", because its module is in a higher layer."""
 
-    @property
-    def kind(self) -> Kind:
-        """The functions for files of this format."""
-        return pkgutil.resolve_name(KINDS[self.format])
+    @classmethod
+    def read(cls, path: Path, file: h5py.File, whole: bool = True) -> Self:
+        """Read the results from an open file: the whole of them, or what their facts need."""
+        raise NotImplementedError
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Read a results file of this format. Raises InputError, in one line that names the file, for any fault;
+        DamagedError where it is corrupted or does not match its checksums."""
+        with open_checked(path, cls.format) as file:
+            return cls.read(Path(path), file)
 
     @property
     def counted(self) -> str:
@@ -116,14 +110,13 @@ class ResultsFile:
 def open_results(path: str | Path, whole: bool = True) -> Any:
     """Read a results file of any kind: the whole of it, or what its facts need. Raises InputError, in one line that
     names the file, for any fault in what is read."""
-    with open_checked(path, *KINDS) as file:
+    with open_checked(path, *FORMATS) as file:
         return read_results(Path(path), file, whole)
 
 
 def read_results(path: Path, file: h5py.File, whole: bool) -> Any:
     """Read the results from an open file of any kind, as `open_results`."""
-    kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
-    return kind.read(path, file, whole)
+    return pkgutil.resolve_name(FORMATS[file.attrs["format"].decode()]).read(path, file, whole)
 
 
 def _type(dtype: str) -> np.dtype | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,7 @@ from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
 Facts = Mapping[str, Any]
-"""The results as {name: value}, as `Kind.facts` returns them."""
-
-
-def summary(results: ResultsFile) -> dict[str, str]:
-    """The results in words, {label: text}."""
-    return results.kind.summary(results.kind.facts(results))
+"""The results as {name: value}, as `facts_of` returns them."""
 
 
 def show(run: ResultsFile) -> Table:
@@ -52,8 +48,10 @@ _AS_RECORDED = (
 )
 
 
-def run_facts(run: Run) -> dict[str, Any]:
-    """The facts of a run; NaN stands for unknown numbers."""
+@singledispatch
+def facts_of(run: Run) -> dict[str, Any]:
+    """The results as {name: value}, with units in the names; NaN stands for unknown numbers. Other classes of results
+    files register their own function."""
     settings = run.settings
     train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
     return {
@@ -144,8 +142,10 @@ def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
     return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
 
 
-def run_summary(facts: Facts) -> dict[str, str]:
-    """The facts of a run in words."""
+@singledispatch
+def summary(run: Run) -> dict[str, str]:
+    """The facts in words, {label: text}. Other classes of results files register their own function."""
+    facts = facts_of(run)
     unheld = " when last written, but no process is seen to hold it: it was killed"
     reason = f": {facts['stop_reason']}" if facts["stop_reason"] else unheld * facts["is_unheld"]
     commit = f", commit {facts['git_commit'][:12]}{' with changes' if facts['git_dirty'] else ''}"

@@ -9,7 +9,7 @@ from hpctrip.device.nvml import Gpu
 from hpctrip.device.recovery_log import RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
-from hpctrip.record.show import drawn, run_facts, summary
+from hpctrip.record.show import drawn, facts_of, summary
 from hpctrip.record.verify import _arithmetic, verify
 
 JOULES = ["record_wall_j", "train_wall_j", "exchange_wall_j", "evaluate_wall_j"]
@@ -90,7 +90,7 @@ def test_show_says_why_the_energy_of_a_round_is_not_known(trained, monkeypatch, 
 
 
 def test_counters_that_did_not_advance_in_a_run_have_no_shares(metered):
-    facts = run_facts(metered) | {"wall_j": 0.0}
+    facts = facts_of(metered) | {"wall_j": 0.0}
     assert drawn(facts) == {"energy drawn": "0 J: the counters did not advance"}
 
 
