@@ -24,6 +24,7 @@ from hpctrip.record.lock import OutputLock
 from hpctrip.record.open_checked import TABLE, open_checked
 from hpctrip.record.reader import SUFFIXES, Run
 from hpctrip.record.schema import Column
+from hpctrip.record.show import facts_of
 from hpctrip.record.writer import write_table
 
 COLUMNS = {
@@ -52,8 +53,6 @@ _NAMED = ("seed", "policy.kind", "stop.target_accuracy")  # input keys that COLU
 
 def merged(runs: list[Run]) -> dict[str, Column]:
     """The table of runs, sorted by policy, varying input keys and seed."""
-    from hpctrip.record.show import facts_of  # heavy: rich
-
     inputs = [run.settings for run in runs]
     varying = [key for key in differing(inputs) if key not in _NAMED]
     rows = []

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, printable
@@ -19,12 +17,17 @@ from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 Facts = Mapping[str, Any]
 """The results as {name: value}, as `facts_of` returns them."""
 
 
 def show(run: ResultsFile) -> Table:
     """The summary as a rich table that fits one screen: texts of the file are escaped and cut."""
+    from rich.text import Text
+
     table = facts_table(summary(run), 200)
     table.title, table.title_justify, table.title_style = Text(printable(str(run.path))), "left", "bold"
     return table
@@ -32,6 +35,9 @@ def show(run: ResultsFile) -> Table:
 
 def facts_table(facts: Mapping[str, str], limit: int) -> Table:
     """A rich table of {label: text}, each text escaped and cut to about `limit` characters."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
