@@ -20,13 +20,11 @@ from hpctrip.record.diff import Difference, changes, differences
 from hpctrip.record.reader import common_fields, read_frame
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
-from hpctrip.record.schema import Attribute, Column, to_columns
+from hpctrip.record.schema import Attribute, Column, Format, to_columns
 from hpctrip.record.show import facts_of, summary
 from hpctrip.record.verify import contradictions, differing
 from hpctrip.record.writer import file_image
 
-FORMAT = "hpctrip cluster"
-FORMAT_VERSION = 1
 _SHARED = (
     *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
     *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
@@ -49,12 +47,17 @@ ATTRIBUTES: dict[str, Attribute] = {
 }
 """Attributes of the results file of a cluster."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
-INDEX = {"jobs": "job", "intervals": "interval"}
-"""{table: column that identifies a row}."""
-DESCRIPTIONS = {
-    "jobs": "one row per job, in the order of submission; index: job",
-    "intervals": "one row per time interval; index: interval",
-}
+CLUSTER = Format(
+    "hpctrip cluster",
+    version=1,
+    attributes=ATTRIBUTES,
+    tables=TABLES,
+    docs={
+        "jobs": "one row per job, in the order of submission; index: job",
+        "intervals": "one row per time interval; index: interval",
+    },
+    index={"jobs": "job", "intervals": "interval"},
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +69,14 @@ class ClusterRun(ResultsFile):
     intervals: pd.DataFrame
     """One row per interval of time."""
 
-    format = FORMAT
-    attributes = ATTRIBUTES
-    columns = TABLES
+    format = CLUSTER
     replayed_by = "hpctrip.cluster.run:replay"
 
     @classmethod
     def read(cls, path: Path, file: h5py.File, whole: bool = True) -> Self:
         """Read the results from an open file; always the `whole`, which its facts need."""
         frames = {name: read_frame(file[name], about) for name, about in TABLES.items()}
-        return cls(**common_fields(path, file, ATTRIBUTES, FORMAT_VERSION), **frames)
+        return cls(**common_fields(path, file, cls.format), **frames)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -102,10 +103,7 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
         "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
     }
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
-    tables = tables_of(result)
-    replace_file(
-        path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, tables, DESCRIPTIONS, INDEX)
-    )
+    replace_file(path, file_image(CLUSTER, meta, texts, tables_of(result)))
 
 
 def tables_of(result: Result) -> dict[str, dict[str, Column]]:
@@ -217,5 +215,5 @@ def cluster_contradictions(run: ClusterRun) -> Iterator[Fault]:
 @differences.register
 def cluster_differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
     """Differences between the tables of two simulated clusters."""
-    for table, key in INDEX.items():
+    for table, key in CLUSTER.index.items():
         yield from changes(table, a.tables[table], b.tables[table], key)

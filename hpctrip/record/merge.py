@@ -86,7 +86,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     text = csv_bytes({name: column.values for name, column in table.items()})
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
-        file.attrs["format"], file.attrs["format_version"] = np.bytes_(TABLE), schema.FORMAT_VERSION
+        file.attrs["format"], file.attrs["format_version"] = np.bytes_(TABLE), schema.RUN.version
         write_table(file, "runs", table, "one row per run")
     with OutputLock(path):
         if not overwrite:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,7 +17,7 @@ from hpctrip.base.text import printable
 from hpctrip.config.identity import flat, without
 from hpctrip.config.sources import PLUGINS
 from hpctrip.record.open_checked import open_checked
-from hpctrip.record.schema import Attribute
+from hpctrip.record.schema import Format
 
 FORMATS = {
     "hpctrip run": "hpctrip.record.reader:Run",
@@ -45,10 +44,7 @@ class ResultsFile:
     input: dict[str, Any]
     """The resolved input, defaults included."""
 
-    format: ClassVar[str]
-    attributes: ClassVar[Mapping[str, Attribute]]
-    columns: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]]
-    """{table: {column: {doc, unit, dtype}}}."""
+    format: ClassVar[Format]
     replayed_by: ClassVar[str]
     """The function that recomputes the simulated numbers, "module:name", because its module is in a higher layer."""
 
@@ -61,7 +57,7 @@ class ResultsFile:
     def open(cls, path: str | Path) -> Self:
         """Read a results file of this format. Raises InputError, in one line that names the file, for any fault;
         DamagedError where it is corrupted or does not match its checksums."""
-        with open_checked(path, cls.format) as file:
+        with open_checked(path, cls.format.name) as file:
             return cls.read(Path(path), file)
 
     @property
@@ -91,10 +87,10 @@ class ResultsFile:
 
     def schema_faults(self) -> list[Fault]:
         """Faults for missing attributes, and for columns that are missing or have another type or unit than in
-        `columns`."""
-        absent = [name for name in self.attributes if name not in self.meta]
+        the format."""
+        absent = [name for name in self.format.attributes if name not in self.meta]
         faults = [Fault(f"{self.path}: attribute {name}", "is missing") for name in absent]
-        for table, names in self.columns.items():
+        for table, names in self.format.tables.items():
             frame = self.tables[table]
             for name, spec in names.items():
                 place = f"{self.path}: /{table}/{name}"

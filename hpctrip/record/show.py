@@ -82,7 +82,7 @@ def facts_of(run: Run) -> dict[str, Any]:
             f"{name}/{c}"
             for name, frame in run.tables.items()
             for c in frame.attrs["added"]
-            if "is_counted" not in run.columns.get(name, {}).get(c, {})
+            if "is_counted" not in run.format.tables.get(name, {}).get(c, {})
         ],
     }
 

@@ -85,7 +85,7 @@ def test_a_file_from_before_the_number_of_parameters_was_recorded_is_replayed(tr
     run = trained("stop.max_rounds=2")
     older = {name: spec for name, spec in schema.ATTRIBUTES.items() if not spec.is_later}
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "ATTRIBUTES", older)
+        patch.setattr(schema, "RUN", schema.RUN._replace(attributes=older))
         written_anew(run, tmp_path / "old.h5", run.history(), older)
     old = open_run(tmp_path / "old.h5")
     assert "num_params" in old.added and verify(old) == [] and replay(old) == []
@@ -212,7 +212,7 @@ def _files(path):
 
 def test_every_class_of_results_files_and_its_replay_are_where_their_names_say():
     classes = {name: pkgutil.resolve_name(place) for name, place in FORMATS.items()}
-    assert all(cls.format == name for name, cls in classes.items())
+    assert all(cls.format.name == name for name, cls in classes.items())
     for cls in classes.values():
         assert callable(pkgutil.resolve_name(cls.replayed_by))
     for function in (facts_of, summary, contradictions, differences):
