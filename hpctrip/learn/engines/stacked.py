@@ -21,7 +21,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.engines.steps import RULES, Engine, autocast, gradients_of, views
-from hpctrip.learn.params import flatten, num_params
+from hpctrip.learn.params import num_params
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +59,6 @@ class Stacked(Engine):
         self.stacks: dict[int, Stack] = {}
         self.description = "the sites of a block at once"
 
-    def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The same batch at two sites."""
-        weights = {
-            name: torch.stack([w, w]).requires_grad_()
-            for name, w in views(self.model, flatten(self.model)).items()
-        }
-        losses = self.losses(self.forward(weights, torch.stack([inputs] * 2)), torch.stack([labels] * 2))
-        return losses.sum(), [*weights.values()]
-
     def train(
         self,
         params: torch.Tensor,
@@ -79,9 +70,7 @@ class Stacked(Engine):
             params, visits
         )  # without the tensors of other numbers
         if updates is None:
-            problem = (
-                f"the memory of {self.device} is full, which held {len(visits)} sites before the first round"
-            )
+            problem = f"the memory of {self.device} is full with {len(visits)} sites"
             raise InputError("engine", problem, "end what else runs on it, or lower engine.sites_per_block")
         yield from updates
 

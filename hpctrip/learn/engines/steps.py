@@ -24,7 +24,7 @@ from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import origin
 from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.params import buffers, entries, num_params
+from hpctrip.learn.params import buffers, entries, flatten, num_params
 from hpctrip.learn.task import Task
 
 
@@ -164,13 +164,12 @@ class Engine:
         return len(visits)
 
     def check(self, place: str, smallest: int) -> None:
-        """Compute the gradients of `smallest` samples, as many as the smallest batch has. Raises InputError at `place`,
-        the input key of the workload, where that fails."""
+        """Train a site on `smallest` samples, as many as the smallest batch has. Raises InputError at `place`, the
+        input key of the workload, where that fails."""
         try:
-            loss, weights = self.trial(
-                self.task.prepare(self.inputs[:smallest].clone()), self.labels[:smallest]
-            )
-            torch.autograd.grad(loss, weights, allow_unused=True)
+            [*self.train(flatten(self.model), [[np.arange(smallest)]])]
+        except InputError:
+            raise
         except Exception as error:  # whatever a model's own code or its kernels raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             hint = "change the model or train.batch_size"
@@ -182,11 +181,6 @@ class Engine:
                 f"gave a model that the {self.name} engine cannot train on a batch of {smallest} ({reason})"
             )
             raise InputError(place, problem, hint) from None
-
-    def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The loss of a batch, prepared inputs [B, ...] and labels [B, ...], and the weights that it depends on."""
-        loss = self.task.loss(self.model(inputs), labels)
-        return loss, [p for p in self.model.parameters() if p.requires_grad]
 
     def memory_bytes(self, num_sites: int) -> int:
         """Bytes of the float32 vectors for training `num_sites` sites at once: their weights, gradients, updates and
