@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 from hpctrip.base.errors import InputError
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
-from hpctrip.learn.engines.steps import RULES, Engine, autocast, gradients_of, views
+from hpctrip.learn.engines.steps import RULES, Engine, Optimizers, Visits, autocast, gradients_of, views
 from hpctrip.learn.params import num_params
 
 log = logging.getLogger(__name__)
@@ -60,10 +60,7 @@ class Stacked(Engine):
         self.description = "the sites of a block at once"
 
     def train(
-        self,
-        params: torch.Tensor,
-        visits: list[list[np.ndarray]],
-        optimizers: Sequence[torch.Tensor | None] = (),
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
     ) -> Iterator[SiteUpdate]:
         """Train all sites at once. Optimisers always start anew."""
         updates = self._tried(params, visits) or self._tried(
@@ -74,7 +71,7 @@ class Stacked(Engine):
             raise InputError("engine", problem, "end what else runs on it, or lower engine.sites_per_block")
         yield from updates
 
-    def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
+    def fitting(self, params: torch.Tensor, visits: Visits) -> int:
         """As many as memory holds when they train: all, or half, and so on. Raises InputError where it is none."""
         while self._tried(params, visits) is None:
             if len(visits) == 1:
@@ -84,7 +81,7 @@ class Stacked(Engine):
             log.warning("GPU memory is full: blocks have at most %d sites", len(visits))
         return len(visits)
 
-    def _tried(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate] | None:
+    def _tried(self, params: torch.Tensor, visits: Visits) -> list[SiteUpdate] | None:
         """The updates; None where memory runs out, of which earlier numbers of sites then take nothing."""
         self.set_training()
         try:
@@ -98,7 +95,7 @@ class Stacked(Engine):
             torch.cuda.empty_cache()
         return None
 
-    def _train_together(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate]:
+    def _train_together(self, params: torch.Tensor, visits: Visits) -> list[SiteUpdate]:
         began = time.perf_counter()
         num_sites = 1 << (len(visits) - 1).bit_length() if self.round_up else len(visits)
         if num_sites not in self.stacks:
@@ -201,7 +198,7 @@ class Stack:
 
 
 def schedule(
-    visits: list[list[np.ndarray]], num_sites: int, batch_size: int, device: torch.device | str
+    visits: Visits, num_sites: int, batch_size: int, device: torch.device | str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The samples that every site of a block visits in every step, padded to one shape, on the device.
 

@@ -109,6 +109,13 @@ def gradients_of(loss: torch.Tensor, weights: list[torch.Tensor]) -> tuple[torch
     return tuple(g if g.layout == torch.strided else g.to_dense() for g in gradients)
 
 
+Visits = list[list[np.ndarray]]
+"""The samples that each site visits (`LocalWork.visits`), indices into the training set, in parts such as the passes
+over its shard; each part is cut into consecutive batches, of which the last may be smaller."""
+Optimizers = Sequence[torch.Tensor | None]
+"""The state of each site's optimiser, float32 [state_length]."""
+
+
 class Engine:
     """Base of engines, which train the sites of one block from the same global model and return their updates; of work
     in which nothing is absent (`Workload.local_work`).
@@ -138,19 +145,14 @@ class Engine:
         allow_tf32(precision)
 
     def train(
-        self,
-        params: torch.Tensor,
-        visits: list[list[np.ndarray]],
-        optimizers: Sequence[torch.Tensor | None] = (),
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
     ) -> Iterator[SiteUpdate]:
         """Train every site of the block from the global model, one flat float32 vector `params` (see learn.params),
         which is never modified. Yields one update per site, in their order; a site without visits has
         delta 0 and loss 0.
 
-        The visits of a site (`LocalWork.visits`) are its samples, indices into the training set, in parts such as the
-        passes over its shard; each part is cut into consecutive batches, of which the last may be smaller. `optimizers`
-        are the states of the sites' optimisers, float32 [state_length], read at the start and overwritten at the end;
-        where they are None, or none are given, optimisers start anew.
+        The states of the sites' optimisers are read at the start and overwritten at the end; where they are None, or
+        none are given, optimisers start anew.
         """
         raise NotImplementedError
 
@@ -159,7 +161,7 @@ class Engine:
         if not self.model.training:
             self.model.train()
 
-    def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
+    def fitting(self, params: torch.Tensor, visits: Visits) -> int:
         """How many of the sites with these visits, the first ones, can be one block on this device."""
         return len(visits)
 
