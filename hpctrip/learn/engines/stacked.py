@@ -54,8 +54,7 @@ class Stacked(Engine):
         self.forward = getattr(self.model, "stacked_forward", None) or partial(mapped_forward, self.model)
         # of one sample as a batch of one: their weighted sum is exact where batches are ragged
         self.losses = vmap(vmap(lambda output, label: task.loss(output.unsqueeze(0), label.unsqueeze(0))))
-        self.runner: Callable = captured if on_gpu else called
-        self.round_up = on_gpu
+        self.has_graphs = self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
         self.description = "the sites of a block at once"
 
@@ -141,7 +140,8 @@ class Stack:
         self.begun = torch.zeros(num_sites, dtype=torch.bool, device=device)
         self.index = torch.zeros(num_sites, work.batch_size, dtype=torch.int64, device=device)
         self.weight = torch.zeros(num_sites, work.batch_size, device=device)
-        self.run = engine.runner(self._step)
+        # the step reads and writes tensors that stay where they are, as a CUDA graph needs
+        self.run = captured(self._step) if engine.has_graphs else self._step
 
     @torch.no_grad()
     def train(self, params: torch.Tensor, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -221,12 +221,6 @@ def schedule(
     shape = (num_sites, num_steps, batch_size)
     on_device = (torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight))
     return tuple(on_device)
-
-
-def called(step: Callable[[], None]) -> Callable[[], None]:
-    """The step itself, which a CPU calls. It reads and writes tensors that stay where they are, as a CUDA graph
-    needs."""
-    return step
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
