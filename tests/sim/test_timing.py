@@ -13,8 +13,9 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
-from hpctrip.sim.energy import ENERGY, Accounts
+from hpctrip.sim.energy import ACTIVITIES, ENERGY, QUANTITIES, Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.objectives import own_spending
@@ -123,6 +124,8 @@ def world(power, clock, seed=0, accounts=None, deadline_s=None, **network):
         seed=seed,
         accounts=accounts or Accounts(),
         faults=Faults(deadline_s=deadline_s),
+        carbon=SIGNALS["constant"](per_kwh=300.0),
+        price=SIGNALS["constant"](per_kwh=-0.1),
     )
 
 
@@ -185,13 +188,13 @@ def test_without_surprises_the_bill_is_what_was_predicted(
     work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **network)
-    predicted = prefix_spending(seen(sites, work_s), order)["energy_j"]
-    charged = []
-    for k in range(1, num_sites + 1):
-        times = sites.times(1, 0.0, order[:k], work_s)
-        spent = sites.bill(times)
-        charged.append(sum(spent[f"{part}_energy_j"].sum() for part in ("compute", "wait", "comm")))
-    assert predicted == pytest.approx(charged, rel=1e-9, abs=0)
+    predicted = prefix_spending(seen(sites, work_s), order)
+    bills = [sites.bill(sites.times(1, 0.0, order[:k], work_s)) for k in range(1, num_sites + 1)]
+    for bill in bills:
+        bill[ENERGY.column] = sum(bill[name] for name in ACTIVITIES)
+    for quantity in QUANTITIES:
+        charged = [bill[quantity.column].sum() for bill in bills]
+        assert predicted[quantity.column] == pytest.approx(charged, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
