@@ -70,6 +70,17 @@ class CostAware(Objective):
     site_weight: float = Field(1.0, ge=0, le=100)
     """Weight of a site's own joules, grams or cost in the ranking: its score is divided by these to this power."""
 
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """{quantity: how much a site's own amount of it counts in the ranking now, from 0}."""
+        return {}
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray:
+        """Sites that spend little of what counts."""
+        preference = np.zeros(len(sites))
+        for quantity, weight in self.weights(sites, history).items():
+            preference += weight * self.cost_preference(own_spending(sites, quantity))
+        return preference
+
     def cost_preference(self, spent: np.ndarray) -> np.ndarray:
         """The preference [N] for sites each of which would spend `spent` [N] in a round of its own."""
         amounts = np.abs(spent[np.isfinite(spent) & (spent != 0)])
@@ -78,38 +89,18 @@ class CostAware(Objective):
         return -self.site_weight * np.log(bounded)
 
 
-class EnergyAware(CostAware):
-    """Base of the objectives that weigh energy against time."""
-
-    rules = 2
-    """2: a round that would never end is worth nothing, also where energy alone counts, or time; nor does it count in
-    the others' share of energy."""
-
-    @property
-    def energy_weight(self) -> float:
-        """Value of energy relative to time; 0: only time counts."""
-        raise NotImplementedError
-
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that need few joules, by what these are worth."""
-        return self.energy_weight * self.cost_preference(own_spending(sites, ENERGY))
-
-
 @OBJECTIVES.add
-class Zeus(EnergyAware):
+class Zeus(CostAware):
     """The most accuracy gain per eta E + (1 - eta) P_max T, the cost of Zeus (You et al., NSDI 2023, Eq. 2).
 
     Zeus' P_max is the power limit of its GPU; here it is the power of all sites at full speed.
     """
 
     kind = "zeus"
+    rules = 2
+    """2: a round that would never end is worth nothing, also where energy alone counts, or time."""
     eta: float = Field(0.5, ge=0, le=1)
     """1: only energy counts, 0: only time."""
-
-    @property
-    def energy_weight(self) -> float:
-        """eta."""
-        return self.eta
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) over the cost."""
@@ -118,9 +109,13 @@ class Zeus(EnergyAware):
             cost = self.eta * weighed.energy_j + (1 - self.eta) * max_w * weighed.round_s
         return _gain_per(weighed.gain, np.where(_is_endless(weighed), np.inf, cost))
 
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """Energy counts by eta."""
+        return {ENERGY: self.eta}
+
 
 @OBJECTIVES.add
-class RelativeGain(EnergyAware):
+class RelativeGain(CostAware):
     """Time against energy by their relative changes, the greedy step of energy-aware schedulers.
 
     Sites are added as long as the time to the target falls by more than `exchange` percent for each percent of energy:
@@ -129,13 +124,10 @@ class RelativeGain(EnergyAware):
     """
 
     kind = "relative-gain"
+    rules = 2
+    """2: a round that would never end is worth nothing, and does not count in the others' share of energy."""
     exchange: float = Field(1.0, ge=0, le=100)
     """Value of one percent of energy in percent of time: 0 is `time`, 1 the energy-delay product."""
-
-    @property
-    def energy_weight(self) -> float:
-        """`exchange`."""
-        return self.exchange
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """The inverse of TTA x E^exchange, up to factors that all candidates share."""
@@ -144,6 +136,10 @@ class RelativeGain(EnergyAware):
         energy_j = np.where(endless, np.inf, weighed.energy_j) / (max_j or 1.0)
         share = _gain_per(weighed.gain / (weighed.gain.max() or 1.0), energy_j)
         return weighed.efficiency * share**self.exchange
+
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """Energy counts by what it is worth."""
+        return {ENERGY: self.exchange}
 
 
 @OBJECTIVES.add
@@ -179,18 +175,17 @@ class WithinBudget(CostAware):
         scarcest = np.min(np.where(np.array([*spent.values()]) <= 0, np.inf, lasts), axis=0)
         return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
 
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that spend little, the more the scarcer the budget is: not at all where the gain of the last rounds for
-        what they spent would leave all of it over."""
-        preference = np.zeros(len(sites))
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """Each budget counts the more the scarcer it is: not at all where the gain of the last rounds for what they
+        spent would leave all of it over."""
+        weights = {}
         gain, rows = history.recent_gain(_TREND_ROUNDS)
         for quantity, need in self._needs(sites, history).items():
             spent = sum(getattr(row, quantity.column) for row in rows)
             if rows and spent <= 0:
                 continue  # nothing was spent, or money was earned
-            pressure = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
-            preference += pressure * self.cost_preference(own_spending(sites, quantity))
-        return preference
+            weights[quantity] = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
+        return weights
 
     def _needs(self, sites: SiteView, history: History) -> dict[Quantity, float]:
         """{quantity: accuracy that has to be gained for each joule, gram or coin that is left of it}."""
@@ -223,12 +218,12 @@ class Deadline(CostAware):
             spent = getattr(weighed, _QUANTITIES[self.least].column) / weighed.gain
         return np.where(in_time, -spent, -np.inf)
 
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that spend little, the more the faster the last rounds were than the deadline asks for."""
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """The quantity counts the more the faster the last rounds were than the deadline asks for."""
         need, (gain, rows) = self._need(sites, history), history.recent_gain(_TREND_ROUNDS)
         took_s = sum(row.makespan_s for row in rows)
         slack = 1 - need * took_s / gain if gain > 0 else float(not rows)
-        return np.clip(slack, 0, 1) * self.cost_preference(own_spending(sites, _QUANTITIES[self.least]))
+        return {_QUANTITIES[self.least]: np.clip(slack, 0, 1)}
 
     def _need(self, sites: SiteView, history: History) -> float:
         """Accuracy that has to be gained in every second that is left; inf where none is."""
