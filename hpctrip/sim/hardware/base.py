@@ -1,7 +1,8 @@
 """The hardware of a site: throughput and watts drawn as functions of its power fraction.
 
 `Throughput` is the contract, and `Hardware` asks it for N sites; `Linear` is the paper's rule, `Gpus` its Eq. 6,
-`Capped` a measured curve of throughput against power cap. Hardware with several operating points of its GPUs is in operating_points.py.
+`Capped` a measured curve of throughput against power cap. Hardware with several operating points of its GPUs is in
+operating_points.py.
 """
 
 from __future__ import annotations
