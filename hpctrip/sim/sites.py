@@ -41,7 +41,8 @@ class SitePlacement(Component):
         return {}
 
     def check_columns(self, used: Collection[str]) -> None:
-        """InputError where the sites' file has a column that nothing reads; `used` are those of the grid's signals."""
+        """InputError where the sites' file has a column that nothing reads; `used` are those that other tables name by
+        their `site_column`."""
 
     def drawn(self) -> list[str]:
         """Descriptions of the values that the sites' file leaves open, and of what takes their place."""

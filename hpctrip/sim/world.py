@@ -78,7 +78,7 @@ class World:
         that compression leaves for the way up. InputError where a component returns an invalid value."""
         sites, network, seed = tables.sites, tables.network, tables.seed
         grid: dict[str, SignalModel] = {q.signal: getattr(tables, q.signal) for q in QUANTITIES if q.signal}
-        sites.check_columns({getattr(model, "site_column", None) for model in grid.values()})
+        sites.check_columns({getattr(part, "site_column", None) for part in (network, *grid.values())})
         distance_m = sites.checked_distances_m(seed)
         columns = sites.checked_columns(num_sites := len(distance_m))
         hardware = Hardware.of(tables.throughput, columns, num_sites, config_key("sites", sites))
