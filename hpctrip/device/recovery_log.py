@@ -63,7 +63,7 @@ class RecoveryNote(BaseModel):
                 holder = note.process if note else "unknown"
             raise Unavailable(f"{gpu.uuid}: another run (process {holder}) holds its settings")
         if note and note.is_current:
-            note.put_back()
+            note.restore()
             return cls.take(gpu)
         note = cls(file=file, gpu=gpu.uuid)
         note.write()
@@ -92,7 +92,7 @@ class RecoveryNote(BaseModel):
         except OSError as error:
             raise Unavailable(f"{self.file.name}: {error.strerror}") from error
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Undo the settings, except a cap that has been changed since, and let go of the GPU. Where one cannot be
         undone, the note stays, and Unavailable is raised."""
         with self.file:
@@ -131,11 +131,11 @@ def leftovers() -> Iterator[RecoveryNote]:
                     yield note
 
 
-def put_back_leftovers() -> None:
+def restore_leftovers() -> None:
     """Undo the settings of all killed runs of this user, as far as the GPUs permit."""
     for note in leftovers():
         with suppress(Unavailable):  # the note stays
-            note.put_back()
+            note.restore()
 
 
 def _opened(path: Path, flags: int = 0) -> BinaryIO:

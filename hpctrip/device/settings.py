@@ -28,7 +28,7 @@ from hpctrip.device.recovery_log import RecoveryNote
 
 _HELPER = """trap '' INT TERM HUP USR1 USR2
 read -r _
-exec "$@" -P -c 'from hpctrip.device.recovery_log import put_back_leftovers; put_back_leftovers()'"""
+exec "$@" -P -c 'from hpctrip.device.recovery_log import restore_leftovers; restore_leftovers()'"""
 """Shell script that waits for the end of its input and then starts Python, its argument. The signals that end jobs are
 ignored."""
 
@@ -97,7 +97,7 @@ class HeldSettings:
     def __exit__(self, *error: object) -> None:
         for note in self._notes.values():
             with suppress(Unavailable):  # the note stays
-                note.put_back()
+                note.restore()
         self._helper.kill()
         self._helper.communicate()
 

@@ -152,14 +152,9 @@ def _cells(values: np.ndarray) -> list[Any]:
 def cell(text: str) -> str:
     """A text as it stands in a CSV file, see `csv_bytes`."""
     text = printable(text, 10 * len(text))  # the longest escape has 10 characters
-    if text.startswith(("=", "+", "-", "@")) and not _is_number(text):
-        return f"'{text}"
+    if text.startswith(("=", "+", "-", "@")):
+        try:
+            float(text)
+        except ValueError:
+            return f"'{text}"
     return text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

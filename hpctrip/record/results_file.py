@@ -96,8 +96,13 @@ class ResultsFile:
                 place = f"{self.path}: /{table}/{name}"
                 if name not in frame:
                     faults.append(Fault(place, "is missing", "restore a copy or run again"))
-                elif not _has_type(frame[name], spec["dtype"]):
-                    faults.append(Fault(place, f"has type {frame[name].dtype}, not {_type(spec['dtype'])}"))
+                elif (
+                    pd.api.types.is_numeric_dtype(frame[name])
+                    if spec["dtype"] == TEXT
+                    else frame[name].dtype != spec["dtype"]
+                ):
+                    expected = TEXT if spec["dtype"] == TEXT else np.dtype(spec["dtype"])
+                    faults.append(Fault(place, f"has type {frame[name].dtype}, not {expected}"))
                 elif (unit := frame.attrs["units"][name]) != spec["unit"]:
                     faults.append(Fault(place, f"has the unit {unit!r}, not {spec['unit']!r}"))
         return faults
@@ -113,11 +118,3 @@ def open_results(path: str | Path, whole: bool = True) -> Any:
 def read_results(path: Path, file: h5py.File, whole: bool) -> Any:
     """Read the results from an open file of any kind, as `open_results`."""
     return pkgutil.resolve_name(FORMATS[file.attrs["format"].decode()]).read(path, file, whole)
-
-
-def _type(dtype: str) -> np.dtype | str:
-    return dtype if dtype == TEXT else np.dtype(dtype)
-
-
-def _has_type(values: pd.Series, dtype: str) -> bool:
-    return not pd.api.types.is_numeric_dtype(values) if dtype == TEXT else values.dtype == _type(dtype)

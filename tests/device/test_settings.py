@@ -172,7 +172,7 @@ def test_where_the_helper_is_killed_too_the_next_start_finds_and_undoes_its_sett
     (left,) = leftovers()
     applied = f"{A}: power cap 200 W (before: 350 W) and clock 900 MHz"
     assert str(left) == f"{applied}, left by process {run.pid}, which was killed"
-    left.put_back()
+    left.restore()
     assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 
 
@@ -211,7 +211,7 @@ def test_one_run_at_a_time_holds_the_settings_of_a_gpu(gpus):
 def test_a_cap_that_has_been_changed_since_is_left_as_it_is(gpus, killed_with_its_helper):
     (gpus.state / "cap0").write_text("250000")
     (left,) = leftovers()
-    left.put_back()
+    left.restore()
     assert gpus() == ([250, 350], [0, 0])
 
 
