@@ -63,7 +63,7 @@ class HeldSettings:
         self._uuids, self._notes = uuids, dict[str, RecoveryNote]()
         paths = [str(Path(hpctrip.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         self._helper = subprocess.Popen(
-            ["sh", "-c", _HELPER, "hpctrip-restore", sys.executable],
+            ["/bin/sh", "-c", _HELPER, "hpctrip-restore", sys.executable],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
