@@ -8,14 +8,15 @@ the others None.
 
 from __future__ import annotations
 
-import io
+import html
 import os
 import random
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,7 +29,8 @@ from hpctrip.config.inputs import inline_toml
 from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
-from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
+from hpctrip.record.show import show
+from hpctrip.runner.resume import Start, start_new, start_or_resume, start_resumed
 from hpctrip.runner.session import launch
 
 if TYPE_CHECKING:
@@ -53,6 +55,10 @@ class Run(reader.Run):
         return _summary_html(self)
 
 
+RunOnRank0 = Run | Any
+"""A run, or None on all other ranks of a launched script. A type checker takes it for a run without a check."""
+
+
 class Cluster(results.ClusterRun):
     """Results file of one simulated cluster, in memory: `jobs` and `intervals` are pandas data frames, `meta` and
     `input` as in `Run`. A notebook shows its summary."""
@@ -68,30 +74,6 @@ class Cluster(results.ClusterRun):
         return _summary_html(self)
 
 
-@overload
-def run(
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: Literal[False] = False,
-) -> Run: ...
-@overload
-def run(
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: bool,
-) -> Run | None: ...
 def run(
     inputs: Inputs = (),
     overrides: Overrides = None,
@@ -102,7 +84,7 @@ def run(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
     launched: bool = False,
-) -> Run | None:
+) -> RunOnRank0:
     """Train one scenario: TOML files merged left to right (none: the demonstration on embedded data), then `overrides`.
 
         run = hpctrip.run("inputs/emnist_static.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
@@ -113,35 +95,11 @@ def run(
     Raises InputError for bad input, DivergedError if training diverges, InterruptedRun if the run ended early and can
     be resumed, and another HpctripError if it cannot.
     """
-    _refuse_launcher("hpctrip.run", launched)
     arguments = _arguments(inputs, overrides, out, plugins)
-    if resume:
-        return _run_in_session(lambda: start_or_resume(**arguments), quiet)
-    return _run_in_session(lambda: start_new(**arguments, overwrite=overwrite), quiet)
+    start = start_or_resume if resume else partial(start_new, overwrite=overwrite)
+    return _run_in_session("hpctrip.run", partial(start, **arguments), launched, quiet)
 
 
-@overload
-def resume(
-    source: str | Path,
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: Literal[False] = False,
-) -> Run: ...
-@overload
-def resume(
-    source: str | Path,
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: bool,
-) -> Run | None: ...
 def resume(
     source: str | Path,
     inputs: Inputs = (),
@@ -151,15 +109,16 @@ def resume(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
     launched: bool = False,
-) -> Run | None:
+) -> RunOnRank0:
     """Continue a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`.
 
     `source` is its results file or one of its checkpoints, `out` a new results file (default: continue the old one).
     The other arguments and the errors are those of `run`.
     """
-    _refuse_launcher("hpctrip.resume", launched)
     arguments = _arguments(inputs, overrides, out, plugins)
-    return _run_in_session(lambda: start_resumed(_text(source), **arguments), quiet)
+    return _run_in_session(
+        "hpctrip.resume", partial(start_resumed, _text(source), **arguments), launched, quiet
+    )
 
 
 def study(
@@ -231,12 +190,13 @@ def simulate(
     from hpctrip.cluster.run import simulate as run_simulator
 
     path = run_simulator(**_arguments(inputs, overrides, out, plugins), overwrite=overwrite)
-    return _as_public_class(results.open_cluster(path))
+    return Cluster(**vars(results.open_cluster(path)))
 
 
 def open(path: str | Path) -> Run | Cluster:
     """Read the results file of a run or of a simulated cluster. Raises InputError if it is missing or damaged."""
-    return _as_public_class(open_results(_text(path)))
+    file = open_results(_text(path))
+    return (Cluster if isinstance(file, results.ClusterRun) else Run)(**vars(file))
 
 
 def plot(
@@ -261,21 +221,17 @@ def plot(
     return draw(run_list[0], **options)
 
 
-def _refuse_launcher(function: str, launched: bool) -> None:
-    """Raise InputError where a launcher started several ranks of a script that does not expect None on most of them."""
-    if not launched:
-        refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
-
-
 _one_at_a_time = threading.Lock()
 
 
-def _run_in_session(start: Any, quiet: bool) -> Run | None:
+def _run_in_session(function: str, start: Callable[[], Start], launched: bool, quiet: bool) -> RunOnRank0:
     """Run a session and read its results file (rank 0 only). Runs of several threads wait for each other, because they
-    seed the same generators."""
+    seed the same generators. InputError where a launcher started several ranks of a script that is not `launched`."""
+    if not launched:
+        refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
     with _one_at_a_time, _as_before():
         path = launch(start, quiet=quiet)
-    return None if path is None else _as_public_class(reader.open_run(path))
+    return None if path is None else Run(**vars(reader.open_run(path)))
 
 
 @contextmanager
@@ -312,20 +268,9 @@ def _precision(backend: Any) -> tuple[str, Any]:
         return "fp32_precision", backend.fp32_precision
 
 
-def _as_public_class(file: Any) -> Any:
-    """Convert a results file to the public class, `Run` or `Cluster`."""
-    return (Cluster if isinstance(file, results.ClusterRun) else Run)(**vars(file))
-
-
 def _summary_html(file: ResultsFile) -> str:
     """The summary of a results file as HTML."""
-    from rich.console import Console
-
-    from hpctrip.record.show import show
-
-    console = Console(record=True, file=io.StringIO(), width=110, force_jupyter=False)
-    console.print(show(file))
-    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    return f"<pre>{html.escape(show(file, width=110))}</pre>"
 
 
 def _arguments(
@@ -356,6 +301,3 @@ def _texts(paths: Inputs) -> list[str]:
 def _text(path: str | Path) -> str:
     """A path as the command line takes it."""
     return user_path(path, str(path))
-
-
-__all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate", "study"]

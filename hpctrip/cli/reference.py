@@ -14,7 +14,7 @@ from itertools import groupby
 import click
 
 from hpctrip.base.errors import EXIT_CODES
-from hpctrip.base.text import did_you_mean, markdown_table, printable
+from hpctrip.base.text import did_you_mean, labelled, markdown_table, printable
 from hpctrip.base.units import units
 from hpctrip.cli.keys_reference import Key, Section, names, sections, select
 from hpctrip.config.component import Component
@@ -79,17 +79,8 @@ def show_first_keys() -> None:
         rows[f"{name} = {key.default}" if key.default else name] = re.split(r"(?<!Eq)\. ", key.meaning)[
             0
         ].rstrip(".")
-    width = max(map(len, rows)) + 2
-    for name, text in rows.items():
-        first = f"{name:{width}}"
-        click.echo(
-            textwrap.fill(
-                text, 120, initial_indent=first, subsequent_indent=" " * width, break_on_hyphens=False
-            )
-        )
-    click.echo(
-        "\n`hpctrip keys TABLE` describes a table's keys (`hpctrip keys policy`), `hpctrip keys --all` all keys."
-    )
+    hint = "`hpctrip keys TABLE` describes a table's keys (`hpctrip keys policy`), `hpctrip keys --all` all keys."
+    click.echo("\n".join([*labelled(rows, 1000, 120), "", hint]))
 
 
 def pages(cli: click.Command) -> dict[str, str]:

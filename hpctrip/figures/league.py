@@ -22,12 +22,13 @@ import click
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import TIE, UNKNOWN, Estimate, Times, compare, shared_seeds
+from hpctrip.base.text import aligned
 from hpctrip.config.component import is_own
 from hpctrip.config.identity import differing, flat, identity, without
 from hpctrip.config.inputs import resolved, validate
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
 from hpctrip.sim.forecast import FORECASTS

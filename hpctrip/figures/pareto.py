@@ -17,10 +17,11 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, on_front
+from hpctrip.base.text import aligned
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 

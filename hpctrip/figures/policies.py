@@ -11,11 +11,11 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import NOT_SIGNIFICANT, UNKNOWN, Estimate, Times, compare, in_order, shared_seeds
-from hpctrip.base.text import printable
+from hpctrip.base.text import aligned, printable
 from hpctrip.base.units import GB
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 

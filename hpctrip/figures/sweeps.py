@@ -13,10 +13,11 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, Times, compare, mean_interval
+from hpctrip.base.text import aligned
 from hpctrip.figures import over_time
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 

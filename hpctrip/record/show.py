@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from hpctrip.base.frames import pd
-from hpctrip.base.text import counted, printable
+from hpctrip.base.text import counted, labelled, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record.lock import is_held
@@ -27,21 +25,10 @@ def summary(results: ResultsFile) -> dict[str, str]:
     return results.kind.summary(results.kind.facts(results))
 
 
-def show(run: ResultsFile) -> Table:
-    """The summary as a rich table that fits one screen: texts of the file are escaped and cut."""
-    table = facts_table(summary(run), 200)
-    table.title, table.title_justify, table.title_style = Text(printable(str(run.path))), "left", "bold"
-    return table
-
-
-def facts_table(facts: Mapping[str, str], limit: int) -> Table:
-    """A rich table of {label: text}, each text escaped and cut to about `limit` characters."""
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in facts.items():
-        table.add_row(name, Text(printable(text, limit)))  # not markup: paths and names may hold brackets
-    return table
+def show(run: ResultsFile, width: int = 0) -> str:
+    """The path and the summary as text that fits one screen, of this width (0: that of the terminal): texts of the file
+    are escaped and cut."""
+    return "\n".join([printable(str(run.path)), *labelled(summary(run), 200, width)])
 
 
 _AS_RECORDED = (

@@ -14,11 +14,10 @@ from typing import Any
 from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import Estimate, Times, compare
-from hpctrip.base.text import markdown_table
+from hpctrip.base.text import aligned, markdown_table
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import resolved
 from hpctrip.figures.common.grouping import times_of
-from hpctrip.figures.common.plot import aligned
 from hpctrip.record.merge import csv_bytes, setting_text
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
