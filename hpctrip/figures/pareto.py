@@ -91,7 +91,7 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
             used = Estimate.mean([spent(run, panel, target) for run in group.runs])
             half = used.high - used.value if time.reached else np.nan
             row |= {panel.name: used.value, f"{panel.name}_half_width": half}
-        rows.append(row | {"time_half_width": time.high - time.hours})
+        rows.append(row | {"time_half_width": time.mean.high - time.mean.value})
     table = pd.DataFrame(rows)
     hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
     for panel in panels:
