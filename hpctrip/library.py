@@ -24,6 +24,7 @@ import torch
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import user_path
+from hpctrip.base.text import unknown_name
 from hpctrip.cluster import results
 from hpctrip.config.inputs import inline_toml
 from hpctrip.ranks.launched import refuse_launcher
@@ -147,19 +148,20 @@ def study(
     InputError for bad input, InterruptedRun if runs ended early (the same call continues), HpctripError if some failed.
     """
     from hpctrip.studies.run import run as run_studies
-    from hpctrip.studies.studies import read_studies, study_file, sweep_study
+    from hpctrip.studies.studies import Changes, read_studies, study_file, sweep_study
 
     refuse_launcher("hpctrip.study", "start it once: it starts its runs itself (jobs)")
     arguments = _arguments(source, overrides, out, plugins)
-    paths, folder, extensions = arguments["paths"], Path(arguments["out"]), arguments["plugins"]
+    paths, folder = arguments["paths"], Path(arguments["out"])
+    axes = [
+        f"{key}={','.join(inline_toml(value, key) for value in _listed(values))}"
+        for key, values in (sweeps or {}).items()
+    ]
+    changes = Changes(arguments["overrides"], axes, arguments["plugins"], small)
     if sweeps:
-        lines = [
-            f"{key}={','.join(inline_toml(value, key) for value in _listed(values))}"
-            for key, values in sweeps.items()
-        ]
-        studies = [sweep_study(paths, folder, arguments["overrides"], lines, extensions)]
+        studies = [sweep_study(paths, folder, changes)]
     elif len(paths) == 1:
-        studies = read_studies(study_file(paths[0]), folder, arguments["overrides"], (), extensions, small)
+        studies = read_studies(study_file(paths[0]), folder, changes)
     else:
         raise InputError("hpctrip.study", f"names {len(paths)} study files", "name one, or give sweeps")
     with ExitStack() as silent:
@@ -208,10 +210,10 @@ def plot(
     (its numbers) and `lines` (its text), which notebooks show. Raises InputError for an unknown figure or a wrong
     number of runs.
     """
-    from hpctrip.figures import FIGURES, unknown_figure
+    from hpctrip.figures import FIGURES
 
     if figure not in FIGURES:
-        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_figure(figure))
+        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
     draw, several = FIGURES[figure], [runs] if isinstance(runs, ResultsFile | str | Path) else runs
     run_list = [each if isinstance(each, ResultsFile) else open(each) for each in several]
     if draw.source.of_many:

@@ -45,6 +45,13 @@ def size_text(num_bytes: float) -> str:
     return f"{num_bytes:.3g} {unit}" if num_bytes < 1000 else f"{num_bytes:,.0f} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """Wall time as short text, e.g. 90 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def counted(number: int, name: str) -> str:
     """1 site, 2 sites."""
     return f"{number} {name}" + ("" if number == 1 else "s")

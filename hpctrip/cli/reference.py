@@ -89,10 +89,13 @@ def pages(cli: click.Command) -> dict[str, str]:
     pages can link to them."""
     from hpctrip.cluster.scenario import ClusterScenario
 
+    head, codes = ("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
     return {
         **_key_pages("keys", "Input keys", Experiment),
         **_key_pages("cluster", "Input keys of a simulated cluster", ClusterScenario),
-        "commands.md": _text(_commands_page(cli)),
+        "commands.md": _text(
+            ["# Commands", *_command(cli, "hpctrip"), "## Exit codes", markdown_table(head, codes)]
+        ),
     }
 
 
@@ -167,13 +170,6 @@ def _units(dimensions: Iterable[str]) -> Iterator[str]:
         for dimension in dimensions
     ]
     yield markdown_table(("of", "units", "other names"), rows)
-
-
-def _commands_page(cli: click.Command) -> Iterator[str]:
-    yield "# Commands"
-    yield from _command(cli, "hpctrip")
-    yield "## Exit codes"
-    yield markdown_table(("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()])
 
 
 def _command(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[str]:

@@ -6,7 +6,7 @@ import math
 import os
 from typing import Any
 
-from hpctrip.base.text import aligned, labelled, printable, size_text
+from hpctrip.base.text import aligned, duration, labelled, printable, size_text
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
@@ -46,7 +46,7 @@ def report(plan: Plan) -> list[str]:
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
-        f"{_duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
+        f"{duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
         if speed_known
         else "unknown",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
@@ -82,10 +82,6 @@ def _hosts_table(plan: Plan) -> list[str]:
         f"placement in round {plan.rounds[-1].row.round}: longest first onto the least loaded host",
         *aligned(("hosts", "blocks each", "sites each", "samples each"), rows),
     ]
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / HOUR_S:.2f} h"
 
 
 def values(plan: Plan) -> dict[str, Any]:

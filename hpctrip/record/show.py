@@ -41,7 +41,7 @@ _AS_RECORDED = (
 
 def run_facts(run: Run) -> dict[str, Any]:
     """The facts of a run; NaN stands for unknown numbers."""
-    settings = run.settings
+    settings, clock_s, reached_s = run.settings, run.rounds["clock_s"], run.time_to_accuracy_s
     train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
     return {
         "path": str(run.path),
@@ -56,8 +56,10 @@ def run_facts(run: Run) -> dict[str, Any]:
         "num_sites": len(run.sites),
         **{f"{name}_path": str(run.setting(f"{name}.path", None) or "") for name in ("sites", "power")},
         **round_facts(run.rounds),
-        "time_to_accuracy_s": run.time_to_accuracy_s,
-        "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
+        "time_to_accuracy_s": reached_s,
+        "time_to_accuracy_round": math.nan
+        if math.isnan(reached_s)
+        else (clock_s < reached_s).sum().item() + 1,
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
         "meters": run.meta["meters"],
@@ -124,11 +126,6 @@ def _present(values: np.ndarray) -> np.ndarray:
 def _last(values: np.ndarray) -> Any:
     """The last value as a Python number; NaN of an empty column."""
     return values[-1].item() if len(values) else math.nan
-
-
-def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
-    """The number of the round that ends at this time; NaN if the time is NaN."""
-    return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
 
 
 def run_summary(facts: Facts) -> dict[str, str]:
