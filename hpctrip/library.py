@@ -56,8 +56,8 @@ class Run(reader.Run):
         return _summary_html(self)
 
 
-RunOnRank0 = Run | Any
-"""A run, or None on all other ranks of a launched script. A type checker takes it for a run without a check."""
+RunOrNone = Run | Any
+"""A run; None on all ranks but 0 of a launched script. Type checkers take it for a run, without asking for a check."""
 
 
 class Cluster(results.ClusterRun):
@@ -85,7 +85,7 @@ def run(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
     launched: bool = False,
-) -> RunOnRank0:
+) -> RunOrNone:
     """Train one scenario: TOML files merged left to right (none: the demonstration on embedded data), then `overrides`.
 
         run = hpctrip.run("inputs/emnist_static.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
@@ -110,7 +110,7 @@ def resume(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
     launched: bool = False,
-) -> RunOnRank0:
+) -> RunOrNone:
     """Continue a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`.
 
     `source` is its results file or one of its checkpoints, `out` a new results file (default: continue the old one).
@@ -226,7 +226,7 @@ def plot(
 _one_at_a_time = threading.Lock()
 
 
-def _run_in_session(function: str, start: Callable[[], Start], launched: bool, quiet: bool) -> RunOnRank0:
+def _run_in_session(function: str, start: Callable[[], Start], launched: bool, quiet: bool) -> RunOrNone:
     """Run a session and read its results file (rank 0 only). Runs of several threads wait for each other, because they
     seed the same generators. InputError where a launcher started several ranks of a script that is not `launched`."""
     if not launched:

@@ -36,24 +36,16 @@ RESULTS = "results/studies"
 STARTS_RUNS = "start it once: it starts its runs itself (--jobs, --ranks)"
 
 
-class Jobs(click.IntRange):
-    """A number of workers, or `auto`, which is None."""
-
-    name = "jobs"
-
-    def __init__(self) -> None:
-        super().__init__(1, 10_000)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Parse the number of workers."""
-        return None if value == "auto" else super().convert(value, param, ctx)
+def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """A number of workers; None of `auto`."""
+    return None if value == "auto" else click.IntRange(1, 10_000).convert(value, param, ctx)
 
 
 jobs_option = click.option(
     "--jobs",
-    type=Jobs(),
     default="auto",
     metavar="N|auto",
+    callback=_jobs,
     help="Parallel runs: one per GPU, or per core.",
 )
 

@@ -33,7 +33,7 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
     sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
     tables = {
         "table.csv": pd.DataFrame(numbers),
-        "runs.csv": _runs(facts, lines),
+        "runs.csv": _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines])),
         "curves.csv": _concat(curves, CURVE_COLUMNS),
         "sites.csv": _concat(sites, ("site",)),
     }
@@ -56,14 +56,9 @@ def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
     return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
 
 
-def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
-    """One row per run of the grid. What a run does not have is empty: results before its first round, keys of other
-    kinds of a table. `clock_s` is the simulated time at the end."""
-    return _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines]))
-
-
 def results_of(run: Run | None) -> dict[str, Any]:
-    """The results of a run as columns of tables; empty or NaN before its first round."""
+    """The results of a run as columns of tables; empty or NaN before its first round. `clock_s` is the simulated time
+    at the end."""
     results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
     results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
     results |= dict.fromkeys(TOTALS, math.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -69,49 +70,39 @@ def _text(value: float | None, form: str = "{:.3g}") -> str:
     return "" if value is None else form.format(value)
 
 
-def _rounds(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+def _rounds(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     """Seconds of training and summing."""
-    cells = []
     for shape, sites in SHAPES.items():
         own = rows[rows["part"] == f"speed-{shape}-{sites}"]
         times = [_one(own, "round_s", contender) for contender in ("plain", "sequential")]
         times += [_one(own, "round_s", "stacked", block) for block in BLOCKS]
-        cells.append((shape, f"{sites:,}", *map(_text, times)))
-    return cells
+        yield shape, f"{sites:,}", *map(_text, times)
 
 
-def _fastest(rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    cells = []
+def _fastest(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     for shape, sites in SHAPES.items():
         own = rows[rows["part"] == f"speed-{shape}-{sites}"]
         stacked = own[(own["metric"] == "train_samples_per_s") & (own["contender"] == "stacked")]
         best = stacked.loc[stacked["value"].idxmax()]
         block = int(float(best["block"]))
         times, peak = (_one(own, metric, "stacked", block) for metric in ("times_plain", "peak_mb"))
-        cells.append(
-            (shape, str(block), f"{best['value']:,.0f}", _text(times, "{:.1f}"), _text(peak, "{:,.0f}"))
-        )
-    return cells
+        yield shape, str(block), f"{best['value']:,.0f}", _text(times, "{:.1f}"), _text(peak, "{:,.0f}")
 
 
-def _whole(rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    cells = []
+def _whole(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     for shape, sites in (("W1s", 100), ("FLUTE", 10)):
         own = rows[rows["part"] == f"rounds-{shape}"]
         ours, pfl, plain = (_one(own, "round_s", name) for name in ("hpctrip stacked", "pfl", "plain loop"))
         ratio = _one(own, "times_ours", "pfl")
-        cells.append((shape, str(sites), *map(_text, (ours, pfl, plain)), _text(ratio, "{:.1f}")))
-    return cells
+        yield shape, str(sites), *map(_text, (ours, pfl, plain)), _text(ratio, "{:.1f}")
 
 
-def _limit(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+def _limit(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     metrics = ("gpu_busy_share", "products_share", "share_of_peak")
-    cells = []
     for shape in ("W1s", "W1"):
         own = rows[rows["part"] == f"limit-{shape}"]
         shares = [_text(_one(own, metric, "stacked"), "{:.2f}") for metric in metrics]
-        cells.append((shape, *shares, _text(_one(own, "host_waits", "stacked"), "{:.0f}")))
-    return cells
+        yield shape, *shares, _text(_one(own, "host_waits", "stacked"), "{:.0f}")
 
 
 def _joules(energy: pd.DataFrame, shape: str, contender: str, precision: str) -> tuple[str, str, str]:
