@@ -191,11 +191,11 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
     world = simulation.world
     expected = {
         "distance_m": world.distance_m,
-        "bandwidth_bps": world.bandwidth_bps,
-        "comm_s": world.comm_s,
+        "bandwidth_bps": world.links.bandwidth_bps,
+        "comm_s": world.transfers(0.0).alone_s,
         "power_fraction": world.power_fraction(0.0),
         "throughput_fraction": world.throughput_fraction(0.0),
-        "work_s": world.work_s(simulation.num_visits, world.timing.seconds_per_sample),
+        "work_s": world.hardware.work_s(simulation.num_visits, world.timing.seconds_per_sample),
     }
     recorded = {name: run.sites[name].to_numpy() for name in ("site", *expected) if name in run.sites}
     yield from _differences(run, "sites", recorded, expected)
