@@ -37,7 +37,8 @@ def watch(path: str | Path, say: Callable[[str], None]) -> Run:
     # in this order, so that a change in between is noticed later
     snapshot, run = _stamp(path), open_run(path)
     say(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}")
-    _say_rounds(run, 0, say)
+    for row in run.history().rows:
+        say(round_line(row))
     changed_at = snapshot[0] / 1e9 if snapshot else time.time()
     is_readable = True
     while run.status == RUNNING:
@@ -53,7 +54,8 @@ def watch(path: str | Path, say: Callable[[str], None]) -> Run:
                 continue
             began, before = time.time(), len(run.rounds)
             run, snapshot, changed_at, is_readable = open_run(path), stamp, began, True
-            _say_rounds(run, before, say)
+            for row in run.history().rows[before:]:
+                say(round_line(row))
             time.sleep(READ_INTERVAL_FACTOR * (time.time() - began))
         except (InputError, OSError) as error:
             if is_readable:
@@ -63,12 +65,6 @@ def watch(path: str | Path, say: Callable[[str], None]) -> Run:
     if line := recent_summary(run):
         say(line)
     return run
-
-
-def _say_rounds(run: Run, before: int, say: Callable[[str], None]) -> None:
-    """Say the rounds of this snapshot that come after the first `before`."""
-    for row in run.history().rows[before:]:
-        say(round_line(row))
 
 
 def recent_summary(run: Run) -> str:
