@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hpctrip.base.errors import DivergedError, HpctripError, InputError, InterruptedRun
+
 if TYPE_CHECKING:
-    from hpctrip.base.errors import DivergedError, HpctripError, InputError, InterruptedRun
     from hpctrip.library import Cluster, Run, open, plot, resume, run, simulate, study
 
 __version__ = "0.3.0"
 
-_ERRORS = ("DivergedError", "HpctripError", "InputError", "InterruptedRun")
 __all__ = [
     "Cluster",
     "DivergedError",
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("hpctrip.base.errors" if name in _ERRORS else "hpctrip.library"), name)
+    return getattr(import_module("hpctrip.library"), name)
 
 
 def __dir__() -> list[str]:

@@ -8,14 +8,15 @@ the others None.
 
 from __future__ import annotations
 
-import io
+import html
 import os
 import random
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,12 +24,14 @@ import torch
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import user_path
+from hpctrip.base.text import unknown_name
 from hpctrip.cluster import results
 from hpctrip.config.inputs import inline_toml
 from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
-from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
+from hpctrip.record.show import show
+from hpctrip.runner.resume import Start, start_new, start_or_resume, start_resumed
 from hpctrip.runner.session import launch
 
 if TYPE_CHECKING:
@@ -53,6 +56,10 @@ class Run(reader.Run):
         return _summary_html(self)
 
 
+RunOrNone = Run | Any
+"""A run; None on all ranks but 0 of a launched script. Type checkers take it for a run, without asking for a check."""
+
+
 class Cluster(results.ClusterRun):
     """Results file of one simulated cluster, in memory: `jobs` and `intervals` are pandas data frames, `meta` and
     `input` as in `Run`. A notebook shows its summary."""
@@ -68,30 +75,6 @@ class Cluster(results.ClusterRun):
         return _summary_html(self)
 
 
-@overload
-def run(
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: Literal[False] = False,
-) -> Run: ...
-@overload
-def run(
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: bool,
-) -> Run | None: ...
 def run(
     inputs: Inputs = (),
     overrides: Overrides = None,
@@ -102,7 +85,7 @@ def run(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
     launched: bool = False,
-) -> Run | None:
+) -> RunOrNone:
     """Train one scenario: TOML files merged left to right (none: the demonstration on embedded data), then `overrides`.
 
         run = hpctrip.run("inputs/emnist_static.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
@@ -113,35 +96,11 @@ def run(
     Raises InputError for bad input, DivergedError if training diverges, InterruptedRun if the run ended early and can
     be resumed, and another HpctripError if it cannot.
     """
-    _refuse_launcher("hpctrip.run", launched)
     arguments = _arguments(inputs, overrides, out, plugins)
-    if resume:
-        return _run_in_session(lambda: start_or_resume(**arguments), quiet)
-    return _run_in_session(lambda: start_new(**arguments, overwrite=overwrite), quiet)
+    start = start_or_resume if resume else partial(start_new, overwrite=overwrite)
+    return _run_in_session("hpctrip.run", partial(start, **arguments), launched, quiet)
 
 
-@overload
-def resume(
-    source: str | Path,
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: Literal[False] = False,
-) -> Run: ...
-@overload
-def resume(
-    source: str | Path,
-    inputs: Inputs = (),
-    overrides: Overrides = None,
-    *,
-    out: str | Path | None = None,
-    plugins: Iterable[str | Path] = (),
-    quiet: bool = False,
-    launched: bool,
-) -> Run | None: ...
 def resume(
     source: str | Path,
     inputs: Inputs = (),
@@ -151,15 +110,16 @@ def resume(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
     launched: bool = False,
-) -> Run | None:
+) -> RunOrNone:
     """Continue a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`.
 
     `source` is its results file or one of its checkpoints, `out` a new results file (default: continue the old one).
     The other arguments and the errors are those of `run`.
     """
-    _refuse_launcher("hpctrip.resume", launched)
     arguments = _arguments(inputs, overrides, out, plugins)
-    return _run_in_session(lambda: start_resumed(_text(source), **arguments), quiet)
+    return _run_in_session(
+        "hpctrip.resume", partial(start_resumed, _text(source), **arguments), launched, quiet
+    )
 
 
 def study(
@@ -188,19 +148,20 @@ def study(
     InputError for bad input, InterruptedRun if runs ended early (the same call continues), HpctripError if some failed.
     """
     from hpctrip.studies.run import run as run_studies
-    from hpctrip.studies.studies import read_studies, study_file, sweep_study
+    from hpctrip.studies.studies import Changes, read_studies, study_file, sweep_study
 
     refuse_launcher("hpctrip.study", "start it once: it starts its runs itself (jobs)")
     arguments = _arguments(source, overrides, out, plugins)
-    paths, folder, extensions = arguments["paths"], Path(arguments["out"]), arguments["plugins"]
+    paths, folder = arguments["paths"], Path(arguments["out"])
+    axes = [
+        f"{key}={','.join(inline_toml(value, key) for value in _listed(values))}"
+        for key, values in (sweeps or {}).items()
+    ]
+    changes = Changes(arguments["overrides"], axes, arguments["plugins"], small)
     if sweeps:
-        lines = [
-            f"{key}={','.join(inline_toml(value, key) for value in _listed(values))}"
-            for key, values in sweeps.items()
-        ]
-        studies = [sweep_study(paths, folder, arguments["overrides"], lines, extensions)]
+        studies = [sweep_study(paths, folder, changes)]
     elif len(paths) == 1:
-        studies = read_studies(study_file(paths[0]), folder, arguments["overrides"], (), extensions, small)
+        studies = read_studies(study_file(paths[0]), folder, changes)
     else:
         raise InputError("hpctrip.study", f"names {len(paths)} study files", "name one, or give sweeps")
     with ExitStack() as silent:
@@ -231,12 +192,13 @@ def simulate(
     from hpctrip.cluster.run import simulate as run_simulator
 
     path = run_simulator(**_arguments(inputs, overrides, out, plugins), overwrite=overwrite)
-    return _as_public_class(results.ClusterRun.open(path))
+    return Cluster.open(path)
 
 
 def open(path: str | Path) -> Run | Cluster:
     """Read the results file of a run or of a simulated cluster. Raises InputError if it is missing or damaged."""
-    return _as_public_class(open_results(_text(path)))
+    file = open_results(_text(path))
+    return (Cluster if isinstance(file, results.ClusterRun) else Run)(**vars(file))
 
 
 def plot(
@@ -248,10 +210,10 @@ def plot(
     (its numbers) and `lines` (its text), which notebooks show. Raises InputError for an unknown figure or a wrong
     number of runs.
     """
-    from hpctrip.figures import FIGURES, unknown_figure
+    from hpctrip.figures import FIGURES
 
     if figure not in FIGURES:
-        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_figure(figure))
+        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
     draw, several = FIGURES[figure], [runs] if isinstance(runs, ResultsFile | str | Path) else runs
     run_list = [each if isinstance(each, ResultsFile) else open(each) for each in several]
     if draw.source.of_many:
@@ -261,21 +223,17 @@ def plot(
     return draw(run_list[0], **options)
 
 
-def _refuse_launcher(function: str, launched: bool) -> None:
-    """Raise InputError where a launcher started several ranks of a script that does not expect None on most of them."""
-    if not launched:
-        refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
-
-
 _one_at_a_time = threading.Lock()
 
 
-def _run_in_session(start: Any, quiet: bool) -> Run | None:
+def _run_in_session(function: str, start: Callable[[], Start], launched: bool, quiet: bool) -> RunOrNone:
     """Run a session and read its results file (rank 0 only). Runs of several threads wait for each other, because they
-    seed the same generators."""
+    seed the same generators. InputError where a launcher started several ranks of a script that is not `launched`."""
+    if not launched:
+        refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
     with _one_at_a_time, _as_before():
         path = launch(start, quiet=quiet)
-    return None if path is None else _as_public_class(reader.open_run(path))
+    return None if path is None else Run.open(path)
 
 
 @contextmanager
@@ -312,20 +270,9 @@ def _precision(backend: Any) -> tuple[str, Any]:
         return "fp32_precision", backend.fp32_precision
 
 
-def _as_public_class(file: Any) -> Any:
-    """Convert a results file to the public class, `Run` or `Cluster`."""
-    return (Cluster if isinstance(file, results.ClusterRun) else Run)(**vars(file))
-
-
 def _summary_html(file: ResultsFile) -> str:
     """The summary of a results file as HTML."""
-    from rich.console import Console
-
-    from hpctrip.record.show import show
-
-    console = Console(record=True, file=io.StringIO(), width=110, force_jupyter=False)
-    console.print(show(file))
-    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    return f"<pre>{html.escape(show(file, width=110))}</pre>"
 
 
 def _arguments(
@@ -356,6 +303,3 @@ def _texts(paths: Inputs) -> list[str]:
 def _text(path: str | Path) -> str:
     """A path as the command line takes it."""
     return user_path(path, str(path))
-
-
-__all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate", "study"]

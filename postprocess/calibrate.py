@@ -32,7 +32,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import student_t
-from hpctrip.figures.common.plot import aligned
+from hpctrip.base.text import aligned
 from hpctrip.record.merge import csv_bytes
 
 PAPER_HOURS = FIG09_HOURS | {CENTRAL_50: FIG09_HOURS[POWERTRIP]}

@@ -83,7 +83,7 @@ def folder(folder):
 def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.__main__ import cli
-    from hpctrip.studies.studies import sweep_study
+    from hpctrip.studies.studies import Changes, sweep_study
 
     name, *rest = words
     if name == "--version":
@@ -100,7 +100,7 @@ def test_every_command_of_the_docs_is_understood(words, folder):
             if name in ("run", "check"):
                 read_cluster_input(*given)
         elif name == "run" and (sweeps := context.params["sweeps"]):
-            assert sweep_study(given[0], folder, given[1], sweeps, given[2]).entries
+            assert sweep_study(given[0], folder, Changes(given[1], sweeps, given[2])).entries
         elif name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
             read_input(*given)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -10,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -217,37 +214,6 @@ def test_a_script_that_expects_a_run_on_every_rank_is_refused_under_a_launcher(c
         call()
 
 
-SCRIPT = """
-import hpctrip
-
-run = hpctrip.run("inputs/smoke.toml", {"policy.kind": "static", "policy.k": 5}, out="k5.h5")
-print(run.status, run.meta["policy"], run.time_to_accuracy_s / 3600, len(run.rounds))
-more = hpctrip.resume(run.path, overrides={"stop.max_rounds": 3})
-drawing = hpctrip.plot("curves", [run, more], target=0.4)
-drawing.save("curves.pdf")
-print(len(hpctrip.study("fig09", small=True)), hpctrip.simulate().counted)
-on_ranks = hpctrip.run(launched=True)
-print("rank 0" if on_ranks is not None else "another rank")
-"""
-
-
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_a_users_script_passes_strict_type_checkers(checker, tmp_path):
-    if not find_spec(checker):
-        pytest.skip(f"{checker} is not installed")
-    source = Path(hpctrip.__file__).parents[1]
-    (tmp_path / "mine.py").write_text(SCRIPT)
-    settings = {"typeCheckingMode": "strict", "extraPaths": [str(source)], "include": ["mine.py"]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    heavy = ",".join(f"mypy-{name}.*" for name in ("torch", "pandas", "numpy", "matplotlib", "scipy"))
-    (tmp_path / "mypy.ini").write_text(f"[mypy]\nfollow_imports = silent\n[{heavy}]\nfollow_imports = skip\n")
-    words = {"mypy": ["--strict"], "pyright": ["--pythonpath", sys.executable]}
-    command = [sys.executable, "-m", checker, *words[checker], "mine.py"]
-    environment = os.environ | {"MYPYPATH": str(source)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_a_notebook_shows_the_summary_and_pictures(run):
     assert repr(run) == f"<Run {run.path}: demo, finished, 2 rounds>"
     page = run._repr_html_()
@@ -258,14 +224,6 @@ def test_a_notebook_shows_the_summary_and_pictures(run):
         hpctrip.plot("curvs", run)
     with pytest.raises(hpctrip.InputError, match="drawn of one run, not of 2"):
         hpctrip.plot("summary", [run, run])
-
-
-def test_a_notebook_shows_a_run_once(run, monkeypatch):
-    """In Jupyter rich's consoles display what they print, also those that only record."""
-    displayed = []
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    monkeypatch.setattr("rich.jupyter.display", lambda *shown: displayed.append(shown))
-    assert run._repr_html_() and not displayed
 
 
 def test_a_figure_is_drawn_of_a_path_too(run):

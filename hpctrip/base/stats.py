@@ -127,6 +127,11 @@ class Estimate:
         return len(self.by_seed)
 
     @property
+    def bars(self) -> np.ndarray:
+        """[2, 1] lengths of the interval below and above the value, for error bars; 0 where there is none."""
+        return np.nan_to_num([[self.value - self.low], [self.high - self.value]])
+
+    @property
     def complement(self) -> Estimate:
         """1 less the number: the share of the time that is saved, of a ratio of times."""
         bound = {"at most": "at least", "at least": "at most"}.get(self.bound, self.bound)
@@ -142,10 +147,6 @@ class Estimate:
         if self.bound == "at most" and _sign_test((self.by_seed < value).sum(), self.n):
             return False
         return None
-
-    def holds(self, value: float) -> bool:
-        """Whether the interval holds this value."""
-        return bool(self.low <= value <= self.high)
 
     @property
     def verdict(self) -> str:
@@ -214,35 +215,10 @@ class Times:
         return bool(self.arrived.all())
 
     @property
-    def estimate(self) -> Estimate:
-        """The mean hours."""
-        return Estimate.mean(self.spent_h, at_least=~self.arrived)
-
-    @property
-    def hours(self) -> float:
-        """The mean, or its lower bound."""
-        return float(self.spent_h.mean())
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval in hours, never below 0, where no time is; NaN where there is no interval."""
-        low = self.estimate.low
-        return max(0.0, low) if math.isfinite(low) else math.nan
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval in hours; NaN where there is none."""
-        return self.estimate.high
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether the mean has an interval."""
-        return math.isfinite(self.high)
-
-    @property
-    def bars(self) -> np.ndarray:
-        """[2] lengths of the interval below and above the mean; 0 where there is none."""
-        return np.nan_to_num([self.hours - self.low, self.high - self.hours])
+    def mean(self) -> Estimate:
+        """The mean hours, or their lower bound. The interval does not reach below 0, where no time is."""
+        mean = Estimate.mean(self.spent_h, at_least=~self.arrived)
+        return replace(mean, low=float(np.maximum(mean.low, 0.0)))
 
     @property
     def best_accuracy(self) -> float:
@@ -256,7 +232,7 @@ class Times:
         higher accuracy."""
         if not self.num_reached:
             return 0.0, -np.nan_to_num(self.best_accuracy)
-        return -self.num_reached / self.num_seeds, self.hours
+        return -self.num_reached / self.num_seeds, self.mean.value
 
     def ties_with(self, other: Times) -> bool:
         """Whether neither of the two stands before the other."""
@@ -265,21 +241,14 @@ class Times:
         )
 
     def __str__(self) -> str:
-        if not self.reached:
-            return f"> {self.hours:.3g}"
-        interval = f" ({self.low:.3g} to {self.high:.3g})" if self.has_interval else ""
-        return f"{self.hours:.3g}{interval}"
+        return self.mean.text() if self.reached else f"> {self.mean.value:.3g}"
 
     def row(self) -> dict[str, float | int]:
         """Its numbers as they stand in a table; a bound is one where `num_reached` is below `num_seeds`."""
-        return {
-            "mean_h": self.hours,
-            "low_h": self.low,
-            "high_h": self.high,
-            "num_seeds": self.num_seeds,
-            "num_reached": self.num_reached,
-            "best_accuracy": self.best_accuracy,
-        }
+        hours = self.mean
+        counts = {"num_seeds": self.num_seeds, "num_reached": self.num_reached}
+        accuracy = {"best_accuracy": self.best_accuracy}
+        return {"mean_h": hours.value, "low_h": hours.low, "high_h": hours.high} | counts | accuracy
 
 
 def shared_seeds(*all_times: Times) -> list[int]:

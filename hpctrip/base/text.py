@@ -1,10 +1,12 @@
-"""Text for people: escaped and shortened messages, spelling suggestions, Markdown tables."""
+"""Text for people: escaped and shortened messages, spelling suggestions, tables of aligned columns and of Markdown."""
 
 from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 SCREEN_BYTES = 3500
@@ -43,6 +45,13 @@ def size_text(num_bytes: float) -> str:
     return f"{num_bytes:.3g} {unit}" if num_bytes < 1000 else f"{num_bytes:,.0f} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """Wall time as short text, e.g. 90 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def counted(number: int, name: str) -> str:
     """1 site, 2 sites."""
     return f"{number} {name}" + ("" if number == 1 else "s")
@@ -62,6 +71,30 @@ def screenful(lines: Sequence[str]) -> Iterator[str]:
 def printable_toml(text: str) -> str:
     """TOML text with unprintable characters replaced by TOML escapes of the same meaning."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of aligned columns, the first to the left and the others to the right."""
+    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for line in (head, *rows):
+        rest = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+        lines.append("  ".join((line[0].ljust(widths[0]), *rest)).rstrip())
+    return lines
+
+
+def labelled(texts: Mapping[str, str], limit: int, width: int = 0) -> Iterator[str]:
+    """Lines of {label: text} in two columns, each text escaped and cut to about `limit` characters, and wrapped to a
+    width (0: that of the terminal)."""
+    indent = max(map(len, texts), default=0) + 2
+    for label, text in texts.items():
+        yield textwrap.fill(
+            printable(text, limit) or "-",
+            width or shutil.get_terminal_size().columns,
+            initial_indent=f"{label:{indent}}",
+            subsequent_indent=" " * indent,
+            break_on_hyphens=False,
+        )
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

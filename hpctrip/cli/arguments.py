@@ -15,15 +15,6 @@ import click
 
 from hpctrip.base.text import printable
 
-MOVED = {
-    "calibrate": "hpctrip study calibration, then postprocess/calibrate.py of the source tree on its table.csv",
-    "knobs": "hpctrip gpu-settings",
-    "policies": "hpctrip keys policy",
-    "workloads": "hpctrip keys workload",
-    "claims": "hpctrip study paper, then postprocess/claims.py of the source tree on results/studies",
-}
-"""{removed command: its replacement}"""
-
 
 def echo(*lines: object) -> None:
     """Print lines, each with escapes for unprintable characters and of at most some 1,000 characters."""
@@ -68,10 +59,8 @@ class DefaultsToRun(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a command line; `run` is inserted if it does not begin with a command. Raises click.UsageError for
-        removed, misspelt and misplaced commands."""
+        misspelt and misplaced commands."""
         first = args[0] if args else ""
-        if first in MOVED and not os.path.lexists(first):
-            ctx.fail(f"{first} is no longer a command: {MOVED[first]}")
         if ctx.resilient_parsing and not first:  # the shell completes the first word: a command
             return super().parse_args(ctx, args)
         if first not in self.commands and first not in ("--help", "-h", "--version"):

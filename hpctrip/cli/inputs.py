@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import click
@@ -135,20 +136,17 @@ def plan(
     **run_input: Texts,
 ) -> None:
     """Predict the work and cost of a run on a number of ranks, and warn of problems, without running it."""
-    from rich.console import Console
-
     from hpctrip.base.io import json_text
     from hpctrip.plan import forecast
     from hpctrip.plan.report import report, values
+    from hpctrip.plan.speed import stated
     from hpctrip.runner.experiment import read_input
 
     experiment = read_input(**run_input).experiment
-    speeds = samples_per_second, gbit_per_second * 1e9
-    planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * 1e9)
-    if as_json:
-        click.echo(json_text(values(planned)))
-    else:
-        Console(highlight=False).print(report(planned))
+    speed = stated(samples_per_second) if samples_per_second else None
+    network, memory = gbit_per_second * 1e9, (memory_gb or math.inf) * 1e9
+    planned = forecast(experiment, rounds, speed, num_ranks, network, device, memory)
+    click.echo(json_text(values(planned)) if as_json else "\n".join(report(planned)))
 
 
 @click.command()

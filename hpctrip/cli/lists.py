@@ -114,7 +114,12 @@ def new(name: str, kind: str, overwrite: bool) -> None:
     echo(f"start: {command.strip('# ').split('  #')[0]}")
 
 
-_SETTINGS = (
+_SITE = (
+    click.option("--account", metavar="A", help="Account to charge."),
+    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
+    click.option(
+        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
+    ),
     click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
     click.option("--setup", type=FILE, metavar="FILE", help="A shell file of your site to source."),
     click.option("--venv", type=FILE, metavar="DIR", help="Virtual environment of hpctrip."),
@@ -125,20 +130,13 @@ _SETTINGS = (
     ),
     click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
 )
-_OPTIONS = (
-    click.option("--account", metavar="A", help="Account to charge."),
-    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
-    click.option(
-        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
-    ),
-)
 SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
 """Parameters that `site_options` adds."""
 
 
 def site_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of sbatch and the settings of a site that a batch script takes."""
-    return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
+    return reduce(lambda decorated, option: option(decorated), reversed(_SITE), command)
 
 
 @click.command()

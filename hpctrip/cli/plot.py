@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from hpctrip.base.text import unknown_name
+
 
 class _Figures(click.Group):
     """One command per figure; an unambiguous prefix of its name is accepted, too."""
@@ -32,12 +34,12 @@ class _Figures(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from hpctrip.figures import FIGURES, unknown_figure
+        from hpctrip.figures import FIGURES
 
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             several = [each for each in sorted(FIGURES) if each.startswith(name)]
-            hint = f"several match: {', '.join(several)}" if several else unknown_figure(name)
+            hint = f"several match: {', '.join(several)}" if several else unknown_name(name, FIGURES)
             ctx.fail(f"no figure {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 

@@ -14,7 +14,7 @@ from itertools import groupby
 import click
 
 from hpctrip.base.errors import EXIT_CODES
-from hpctrip.base.text import did_you_mean, markdown_table, printable
+from hpctrip.base.text import did_you_mean, labelled, markdown_table, printable
 from hpctrip.base.units import units
 from hpctrip.cli.keys_reference import Key, Section, names, sections, select
 from hpctrip.config.component import Component
@@ -79,17 +79,8 @@ def show_first_keys() -> None:
         rows[f"{name} = {key.default}" if key.default else name] = re.split(r"(?<!Eq)\. ", key.meaning)[
             0
         ].rstrip(".")
-    width = max(map(len, rows)) + 2
-    for name, text in rows.items():
-        first = f"{name:{width}}"
-        click.echo(
-            textwrap.fill(
-                text, 120, initial_indent=first, subsequent_indent=" " * width, break_on_hyphens=False
-            )
-        )
-    click.echo(
-        "\n`hpctrip keys TABLE` describes a table's keys (`hpctrip keys policy`), `hpctrip keys --all` all keys."
-    )
+    hint = "`hpctrip keys TABLE` describes a table's keys (`hpctrip keys policy`), `hpctrip keys --all` all keys."
+    click.echo("\n".join([*labelled(rows, 1000, 120), "", hint]))
 
 
 def pages(cli: click.Command) -> dict[str, str]:
@@ -98,10 +89,13 @@ def pages(cli: click.Command) -> dict[str, str]:
     pages can link to them."""
     from hpctrip.cluster.scenario import ClusterScenario
 
+    head, codes = ("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
     return {
         **_key_pages("keys", "Input keys", Experiment),
         **_key_pages("cluster", "Input keys of a simulated cluster", ClusterScenario),
-        "commands.md": _text(_commands_page(cli)),
+        "commands.md": _text(
+            ["# Commands", *_command(cli, "hpctrip"), "## Exit codes", markdown_table(head, codes)]
+        ),
     }
 
 
@@ -176,13 +170,6 @@ def _units(dimensions: Iterable[str]) -> Iterator[str]:
         for dimension in dimensions
     ]
     yield markdown_table(("of", "units", "other names"), rows)
-
-
-def _commands_page(cli: click.Command) -> Iterator[str]:
-    yield "# Commands"
-    yield from _command(cli, "hpctrip")
-    yield "## Exit codes"
-    yield markdown_table(("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()])
 
 
 def _command(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[str]:

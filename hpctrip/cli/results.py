@@ -22,8 +22,6 @@ from hpctrip.cli.arguments import FILE, echo, format_option, overwrite_option, p
 @format_option
 def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     """Summarise results files."""
-    from rich.console import Console
-
     from hpctrip.base.io import json_text
     from hpctrip.record.reader import open_runs
     from hpctrip.record.results_file import open_results
@@ -36,10 +34,7 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
         click.echo(json_text({"runs": list(rows)}))
         return
     for run in runs:
-        if status:
-            click.echo(run.status)
-        else:
-            Console(highlight=False).print(summary(run))
+        click.echo(run.status if status else summary(run))
 
 
 @click.command()
@@ -49,15 +44,13 @@ def watch(path: str) -> None:
 
     It only reads the results file, so it does not disturb the run. Ctrl-C ends only `watch`.
     """
-    from rich.console import Console
-
     from hpctrip.base.io import BestEffortStream
     from hpctrip.cli.watch import watch as follow
     from hpctrip.record.show import show as summary
 
-    console = Console(file=BestEffortStream(sys.stdout), highlight=False, soft_wrap=True)
+    say = partial(print, file=BestEffortStream(sys.stdout), flush=True)
     with suppress(KeyboardInterrupt):
-        console.print(summary(follow(path, console)))
+        say(summary(follow(path, say)))
 
 
 @click.command()

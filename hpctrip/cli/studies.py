@@ -36,24 +36,16 @@ RESULTS = "results/studies"
 STARTS_RUNS = "start it once: it starts its runs itself (--jobs, --ranks)"
 
 
-class Jobs(click.IntRange):
-    """A number of workers, or `auto`, which is None."""
-
-    name = "jobs"
-
-    def __init__(self) -> None:
-        super().__init__(1, 10_000)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Parse the number of workers."""
-        return None if value == "auto" else super().convert(value, param, ctx)
+def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """A number of workers; None of `auto`."""
+    return None if value == "auto" else click.IntRange(1, 10_000).convert(value, param, ctx)
 
 
 jobs_option = click.option(
     "--jobs",
-    type=Jobs(),
     default="auto",
     metavar="N|auto",
+    callback=_jobs,
     help="Parallel runs: one per GPU, or per core.",
 )
 
@@ -173,10 +165,10 @@ def study(path: str | None, **args: Any) -> None:
 
 
 def _read(path: str, args: dict[str, Any], checked: bool, name: str = "") -> list[Study]:
-    from hpctrip.studies.studies import read_studies, study_file
+    from hpctrip.studies.studies import Changes, read_studies, study_file
 
-    options = (args[name] for name in ("overrides", "sweeps", "plugins", "small"))
-    return read_studies(study_file(path), Path(args["out"]), *options, checked, name)
+    changes = Changes(*(args[option] for option in Changes._fields))
+    return read_studies(study_file(path), Path(args["out"]), changes, checked, name)
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
@@ -296,12 +288,12 @@ def _sweep(
     plugins: tuple[str, ...],
 ) -> None:
     from hpctrip.studies.run import run
-    from hpctrip.studies.studies import sweep_study
+    from hpctrip.studies.studies import Changes, sweep_study
 
     refuse_launcher("run --sweep", STARTS_RUNS)
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if overwrite:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    swept = sweep_study(paths, Path(folder), overrides, sweeps, plugins)
+    swept = sweep_study(paths, Path(folder), Changes(overrides, sweeps, plugins))
     run([swept], None, jobs, 1, _command_line())

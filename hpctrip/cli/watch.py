@@ -8,10 +8,9 @@ connection), `watch` waits.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-
-from rich.console import Console
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
@@ -32,13 +31,14 @@ RECENT = 20
 """Number of last rounds that show the pace of a run."""
 
 
-def watch(path: str | Path, console: Console) -> Run:
-    """Print a line for every round of a run until it has ended or its process is gone; returns its last snapshot.
+def watch(path: str | Path, say: Callable[[str], None]) -> Run:
+    """Say a line for every round of a run until it has ended or its process is gone; returns its last snapshot.
     Raises InputError if there is no results file at the start."""
     # in this order, so that a change in between is noticed later
     snapshot, run = _stamp(path), open_run(path)
-    console.print(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}", markup=False)
-    _print_rounds(run, 0, console)
+    say(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}")
+    for row in run.history().rows:
+        say(round_line(row))
     changed_at = snapshot[0] / 1e9 if snapshot else time.time()
     is_readable = True
     while run.status == RUNNING:
@@ -46,7 +46,7 @@ def watch(path: str | Path, console: Console) -> Run:
         # in this order, as the writer releases its lock after the last version
         is_gone = (snapshot and is_abandoned(path)) or (is_silent and not is_held(path))
         if is_gone and _stamp(path) == snapshot:
-            console.print("no process writes this run any more, and it has not ended: it was killed")
+            say("no process writes this run any more, and it has not ended: it was killed")
             break
         time.sleep(POLL_INTERVAL_S)
         try:
@@ -54,22 +54,17 @@ def watch(path: str | Path, console: Console) -> Run:
                 continue
             began, before = time.time(), len(run.rounds)
             run, snapshot, changed_at, is_readable = open_run(path), stamp, began, True
-            _print_rounds(run, before, console)
+            for row in run.history().rows[before:]:
+                say(round_line(row))
             time.sleep(READ_INTERVAL_FACTOR * (time.time() - began))
         except (InputError, OSError) as error:
             if is_readable:
                 reason = printable(str(error).splitlines()[0], 200)
-                console.print(f"not read since {datetime.now():%H:%M:%S}: {reason}", markup=False)
+                say(f"not read since {datetime.now():%H:%M:%S}: {reason}")
             snapshot, is_readable = (), False
     if line := recent_summary(run):
-        console.print(line)
+        say(line)
     return run
-
-
-def _print_rounds(run: Run, before: int, console: Console) -> None:
-    """Print the rounds of this snapshot that come after the first `before`."""
-    for row in run.history().rows[before:]:
-        console.print(round_line(row))
 
 
 def recent_summary(run: Run) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import on_front
+from hpctrip.base.text import aligned
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.results import ClusterRun
 from hpctrip.figures.common import style
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS_ARGUMENT, Source, Subject, csv_table
 from hpctrip.record.reader import open_runs
 

@@ -335,7 +335,9 @@ def inline_toml(value: Any, place: str) -> str:
     """A value as TOML text on one line. InputError at `place` for types that TOML lacks."""
     if isinstance(value, Mapping):
         parts = [
-            f"{_toml_key(name)} = {inline_toml(part, f'{place}.{name}')}" for name, part in value.items()
+            tomli_w.dumps({name: 0}).removesuffix("0\n")
+            + inline_toml(part, f"{place}.{name}")  # quoted, if need be
+            for name, part in value.items()
         ]
         return f"{{{', '.join(parts)}}}"
     if isinstance(value, list | tuple):
@@ -347,8 +349,3 @@ def inline_toml(value: Any, place: str) -> str:
     except TypeError:
         problem = f"a {type(value).__name__} is not a value of an input"
         raise InputError(place, problem, "give a number, text or list") from None
-
-
-def _toml_key(name: str) -> str:
-    """A TOML key, quoted where necessary."""
-    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

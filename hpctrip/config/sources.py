@@ -45,7 +45,7 @@ def read_sources(texts: Iterable[str]) -> list[Source]:
     return [Source(*form.fullmatch(text).groups()) for text in texts]
 
 
-def differing(recorded: Iterable[Source], current: Iterable[Source]) -> list[tuple[Source, Source]]:
+def changed_sources(recorded: Iterable[Source], current: Iterable[Source]) -> list[tuple[Source, Source]]:
     """(recorded, current) of every input key whose files, named in both, have other contents now. Plug-ins are left
     out: several have one key."""
     now = {source.key: source for source in current if source.key != PLUGINS}
@@ -110,7 +110,7 @@ def digest_of_files(files: Sequence[Path]) -> str:
 def refuse_changed(recorded: Iterable[Source], current: Iterable[Source], place: object) -> list[str]:
     """Raise InputError naming every file whose content is not the one recorded at `place`. Data that were made from
     the input, by this machine's libraries, may differ: returns a warning for each."""
-    pairs = differing(recorded, current)
+    pairs = changed_sources(recorded, current)
     faults = [
         Fault(now.key, f"{now.path} has the digest {now.digest}, in {place} it has {before.digest}", CHANGED)
         for before, now in pairs

@@ -22,12 +22,13 @@ import click
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import TIE, UNKNOWN, Estimate, Times, compare, shared_seeds
+from hpctrip.base.text import aligned
 from hpctrip.config.component import is_own
 from hpctrip.config.identity import differing, flat, identity, without
 from hpctrip.config.inputs import resolved, validate
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
 from hpctrip.sim.forecast import FORECASTS
@@ -88,8 +89,15 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
 def summaries(table: pd.DataFrame, order: Sequence[str]) -> list[str]:
     """A line for every policy, in this order, that ran in these scenarios."""
     head = ("policy", "scenarios", "mean ratio (95 %)", "worst", "wins", f"to {HINDSIGHT} (95 %)", "worst")
-    by_policy = {policy: table[table["policy"] == policy] for policy in order}
-    return aligned(head, [summary(policy, own) for policy, own in by_policy.items() if len(own)])
+    rows = []
+    for policy in order:
+        own = table[table["policy"] == policy]
+        if len(own):
+            bounds = (own["is"] != "exact").sum()
+            count = f"{len(own)} ({bounds} bounds)" if bounds else str(len(own))
+            to_best = _cells(own, "ratio_to_best_static", "is_to_best_static")
+            rows.append((policy, count, *_cells(own, "ratio", "is"), str(own["is_win"].sum()), *to_best))
+    return aligned(head, rows)
 
 
 def entries(runs: Sequence[Run]) -> dict[str, dict[str, Times]]:
@@ -183,14 +191,6 @@ def _fastest(by_policy: dict[str, Times], base: Times) -> list[str]:
     ratio = {name: compare(by_policy[name], base).value for name, n in shared.items() if n == most > 0}
     least = min(ratio.values(), default=math.nan)
     return sorted(name for name, value in ratio.items() if math.isclose(value, least, rel_tol=TIE))
-
-
-def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:
-    """The line of one policy."""
-    bounds = (own["is"] != "exact").sum()
-    count = f"{len(own)} ({bounds} bounds)" if bounds else str(len(own))
-    to_base, to_best = _cells(own, "ratio", "is"), _cells(own, "ratio_to_best_static", "is_to_best_static")
-    return policy, count, *to_base, str(own["is_win"].sum()), *to_best
 
 
 def over_scenarios(own: pd.DataFrame, ratio: str, how: str) -> Estimate:

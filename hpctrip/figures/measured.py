@@ -8,8 +8,9 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
+from hpctrip.base.text import aligned
 from hpctrip.figures.common import style
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import csv_table
 
 if TYPE_CHECKING:

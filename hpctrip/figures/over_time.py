@@ -13,10 +13,11 @@ import numpy as np
 
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import mean_interval
+from hpctrip.base.text import aligned
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 

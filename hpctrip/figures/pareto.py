@@ -17,10 +17,11 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, on_front
+from hpctrip.base.text import aligned
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
@@ -90,7 +91,7 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
             used = Estimate.mean([spent(run, panel, target) for run in group.runs])
             half = used.high - used.value if time.reached else np.nan
             row |= {panel.name: used.value, f"{panel.name}_half_width": half}
-        rows.append(row | {"time_half_width": time.high - time.hours})
+        rows.append(row | {"time_half_width": time.mean.high - time.mean.value})
     table = pd.DataFrame(rows)
     hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
     for panel in panels:

@@ -11,11 +11,11 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import NOT_SIGNIFICANT, UNKNOWN, Estimate, Times, compare, in_order, shared_seeds
-from hpctrip.base.text import printable
+from hpctrip.base.text import aligned, printable
 from hpctrip.base.units import GB
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
@@ -191,30 +191,30 @@ def _tick(key: str, value: object) -> str:
 
 def has_whiskers(times: Times) -> bool:
     """Whether a mean is drawn with its interval."""
-    return times.has_interval and style.has_whiskers(times.num_seeds)
+    return times.reached and style.has_whiskers(times.num_seeds)
 
 
 def draw_bars(axes: Axes, bars: list[Bar]) -> None:
     """One bar for each group, from top to bottom."""
-    ends = [max([*t.spent_h, t.high if has_whiskers(t) else 0]) for _, t in bars]
+    ends = [max([*t.spent_h, t.mean.high if has_whiskers(t) else 0]) for _, t in bars]
     # room for what is written after the longest bar
     right = max(end * (1.25 if t.reached else 2) for end, (_, t) in zip(ends, bars, strict=True))
     for y, (group, t) in enumerate(bars):
         if t.reached:
             colour = style.BLUE if group.policy == "powertrip" else style.SKY
-            axes.barh(y, t.hours, height=0.66, color=colour)
-            text = f"{t.hours:.3g}"
+            axes.barh(y, t.mean.value, height=0.66, color=colour)
+            text = f"{t.mean.value:.3g}"
         else:
             name = "target not reached by every seed"
             axes.barh(y, right, height=0.66, linewidth=0, label=name, **style.HATCHED)
             look = {"color": "black", "linewidth": 1, "label": "mean time spent"}
-            axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], **look)
+            axes.plot([t.mean.value] * 2, [y - 0.33, y + 0.33], **look)
             some = f"{t.num_reached}/{t.num_seeds} reached" if t.num_reached else ""
-            text = f"> {t.hours:.3g}, {some or f'best {reading.percent(t.best_accuracy)}'}"
+            text = f"> {t.mean.value:.3g}, {some or f'best {reading.percent(t.best_accuracy)}'}"
         if has_whiskers(t):
             look = {"fmt": "none", "color": "black", "capsize": 2.5, "elinewidth": 0.9}
             name = "95 % interval of the mean"
-            axes.errorbar(t.hours, y + style.MEAN, xerr=t.bars[:, None], label=name, **look)
+            axes.errorbar(t.mean.value, y + style.MEAN, xerr=t.mean.bars, label=name, **look)
         if t.num_seeds > 1:
             places = y + style.beside_mean(t.num_seeds)
             for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
@@ -236,9 +236,9 @@ def draw_columns(axes: Axes, by_value: dict[str, list[Bar]], labels: list[str]) 
                 continue
             at = x + (i - (len(labels) - 1) / 2) * width
             face = look["color"] if t.reached else "white"
-            bars = t.bars[:, None] if has_whiskers(t) else None
+            bars = t.mean.bars if has_whiskers(t) else None
             mean = at + width * style.MEAN
-            axes.errorbar(mean, t.hours, yerr=bars, label=label, markerfacecolor=face, **look)
+            axes.errorbar(mean, t.mean.value, yerr=bars, label=label, markerfacecolor=face, **look)
             if t.num_seeds > 1:
                 places = at + width * (0.1 + style.beside_mean(t.num_seeds))
                 for place, hours, arrived in zip(places, t.spent_h, t.arrived, strict=True):

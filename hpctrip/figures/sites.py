@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpctrip.base.frames import pd
-from hpctrip.base.text import counted
+from hpctrip.base.text import aligned, counted
 from hpctrip.base.units import GB, HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
 from hpctrip.sim.network import DistanceNetwork

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +12,11 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, Times, compare, mean_interval
+from hpctrip.base.text import aligned
 from hpctrip.figures import over_time
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
@@ -197,7 +197,7 @@ def lowest(points: dict[int, Times]) -> list[int]:
     reached = {k: t for k, t in points.items() if t.reached}
     if not reached:
         return []
-    best = min(reached, key=lambda k: reached[k].hours)
+    best = min(reached, key=lambda k: reached[k].mean.value)
     tied = (k for k, t in reached.items() if k != best and compare(t, reached[best]).verdict != "slower")
     return [best, *tied]
 
@@ -210,7 +210,7 @@ def best_in_words(low: list[int], points: dict[int, Times]) -> str:
     lowest_mean = f"{best} has the lowest mean, {points[best]} h"
     if not tied:
         return lowest_mean
-    if not points[best].has_interval:
+    if points[best].num_seeds == 1:
         return f"{lowest_mean}; one seed has no interval, so nothing says that it is best"
     all_tie = len(low) == sum(t.reached for t in points.values())
     others = " (all others that reached the target)" if all_tie else ""
@@ -245,10 +245,10 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
     if missed:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
-        axes.plot(list(missed), [t.hours for t in missed.values()], "^", label=name, **look)
+        axes.plot(list(missed), [t.mean.value for t in missed.values()], "^", label=name, **look)
     for k, t in missed.items():
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-        axes.annotate(reading.percent(t.best_accuracy), (k, t.hours), color=style.VERMILLION, **place)
+        axes.annotate(reading.percent(t.best_accuracy), (k, t.mean.value), color=style.VERMILLION, **place)
     name = "mean over seeds, 95 % interval" if style.has_whiskers(most) else "mean over seeds"
     draw_means(axes, means, name if most > 1 else "one seed", all_seeds=True)
 
@@ -263,13 +263,13 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
     if tied:
         ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
         axes.plot(
-            low, [points[k].hours for k in low], "o", label="not significantly above the lowest", **ring
+            low, [points[k].mean.value for k in low], "o", label="not significantly above the lowest", **ring
         )
 
 
 def means_of(points: dict[int, Times]) -> dict[int, Estimate]:
-    """Mean hours of the k that reached the target with every seed; no interval reaches below 0."""
-    return {k: replace(t.estimate, low=t.low) for k, t in points.items() if t.reached}
+    """Mean hours of the k that reached the target with every seed."""
+    return {k: t.mean for k, t in points.items() if t.reached}
 
 
 def draw_means(
@@ -280,10 +280,10 @@ def draw_means(
     from matplotlib.transforms import ScaledTranslation
 
     has_whiskers = {k: style.has_whiskers(mean.n) for k, mean in means.items()}
-    bars = [[m.value - m.low, m.high - m.value] if has_whiskers[k] else [0, 0] for k, m in means.items()]
+    bars = [m.bars if has_whiskers[k] else np.zeros((2, 1)) for k, m in means.items()]
     look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
     if means:
-        yerr = np.transpose(bars) if any(has_whiskers.values()) else None
+        yerr = np.hstack(bars) if any(has_whiskers.values()) else None
         axes.errorbar(list(means), [m.value for m in means.values()], yerr, fmt="-o", label=name, **look)
     dotted = [(k, m) for k, m in means.items() if m.n > 1 and (all_seeds or not has_whiskers[k])]
     if dotted:

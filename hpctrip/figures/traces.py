@@ -10,10 +10,10 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.text import counted, unknown_name
+from hpctrip.base.text import aligned, counted, unknown_name
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
-from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import TRACES
 
 if TYPE_CHECKING:

@@ -6,25 +6,21 @@ import math
 import os
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
-from hpctrip.base.text import printable, size_text
+from hpctrip.base.text import aligned, duration, labelled, printable, size_text
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.plan.plan import HOST_PARTS, Plan
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.show import facts_table, local_training
+from hpctrip.record.show import local_training
 from hpctrip.runner.aggregator import idle_hosts
 from hpctrip.runner.resume import default_path
 from hpctrip.sim import plausible
 from hpctrip.sim.timing import Timing
 
 
-def report(plan: Plan) -> Group:
-    """The whole report, to be printed by rich."""
+def report(plan: Plan) -> list[str]:
+    """The lines of the whole report."""
     aggregator, rounds, speed = plan.aggregator, plan.rounds, plan.speed
     e, host, memory = aggregator.experiment, aggregator.host, plan.memory
     last = rounds[-1].assignment
@@ -50,7 +46,7 @@ def report(plan: Plan) -> Group:
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
-        f"{_duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
+        f"{duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
         if speed_known
         else "unknown",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
@@ -61,46 +57,31 @@ def report(plan: Plan) -> Group:
         )
         + f"prepared data in {cache_dir()}",
     }
-    notes = [Text(printable(f"! {warning}", 1000)) for warning in warnings(plan)]
-    return Group(
-        facts_table(facts, 1000), Text(), _rounds_table(plan), Text(), _hosts_table(plan), Text(), *notes
-    )
+    notes = [printable(f"! {warning}", 1000) for warning in warnings(plan)]
+    return [*labelled(facts, 1000), "", *_rounds_table(plan), "", *_hosts_table(plan), "", *notes]
 
 
-def _rounds_table(plan: Plan) -> Table:
-    table = Table(
-        title="first rounds, assuming no accuracy gain", title_justify="left", box=None, pad_edge=False
-    )
-    counts = ("round", "sites", "arrive", "blocks")
-    for name in (*counts, "duration s", "clock h", "busiest host", "idle", "wall s"):
-        table.add_column(name, justify="right")
+def _rounds_table(plan: Plan) -> list[str]:
+    head = ("round", "sites", "arrive", "blocks", "duration s", "clock h", "busiest host", "idle", "wall s")
+    rows = []
     for row in plan.first_rounds:
-        *numbers, makespan_s, clock_s, busiest, idle, wall_s = row.values()
-        table.add_row(
-            *map(str, numbers),
-            f"{makespan_s:.1f}",
-            f"{clock_s / HOUR_S:.3f}",
-            f"{busiest:,} samples",
-            "-" if math.isnan(idle) else f"{idle:.0%}",
-            "-" if math.isnan(wall_s) else f"{wall_s:.2f}",
-        )
-    return table
+        number, *numbers, makespan_s, clock_s, busiest, idle, wall_s = row.values()
+        shares = "-" if math.isnan(idle) else f"{idle:.0%}", "-" if math.isnan(wall_s) else f"{wall_s:.2f}"
+        times = f"{makespan_s:.1f}", f"{clock_s / HOUR_S:.3f}", f"{busiest:,} samples"
+        rows.append((f"{number:5}", *map(str, numbers), *times, *shares))
+    return ["first rounds, assuming no accuracy gain", *aligned(head, rows)]
 
 
-def _hosts_table(plan: Plan) -> Table:
+def _hosts_table(plan: Plan) -> list[str]:
     """Table of the hosts; hosts with the same load share a row."""
-    number = plan.rounds[-1].row.round
-    title = f"placement in round {number}: longest first onto the least loaded host"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in ("hosts", "blocks each", "sites each", "samples each"):
-        table.add_column(name, justify="right")
-    for row in plan.placement:
-        table.add_row(*(f"{number:,}" for number in row.values()))
-    return table
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / HOUR_S:.2f} h"
+    rows = [
+        [f"{number:5,}", *(f"{load:,}" for load in loads)]
+        for number, *loads in map(dict.values, plan.placement)
+    ]
+    return [
+        f"placement in round {plan.rounds[-1].row.round}: longest first onto the least loaded host",
+        *aligned(("hosts", "blocks each", "sites each", "samples each"), rows),
+    ]
 
 
 def values(plan: Plan) -> dict[str, Any]:

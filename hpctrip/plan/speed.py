@@ -27,6 +27,11 @@ class Speed:
     """How the speed was obtained, as text."""
 
 
+def stated(samples_per_second: float) -> Speed:
+    """The speed that a user states; evaluation costs nothing."""
+    return Speed(samples_per_second, math.inf, "as given")
+
+
 def probe(host: Host, sites_per_block: int) -> Speed:
     """Measure the speed here: train a few batches of one block of `sites_per_block` sites with the real engine, and
     evaluate one batch. The first of each only warms up."""

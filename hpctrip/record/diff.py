@@ -15,8 +15,7 @@ from hpctrip.base.frames import pd
 from hpctrip.base.rows import is_measured
 from hpctrip.base.text import printable
 from hpctrip.config.identity import differing
-from hpctrip.config.sources import MADE_HERE, PLUGINS, read_sources
-from hpctrip.config.sources import differing as differing_sources
+from hpctrip.config.sources import MADE_HERE, PLUGINS, changed_sources, read_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -70,7 +69,7 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
     if "sources" in (*a.added, *b.added):
         return
     left, right = (read_sources(run.meta["sources"]) for run in (a, b))
-    pairs = [([before], [after]) for before, after in differing_sources(left, right)]
+    pairs = [([before], [after]) for before, after in changed_sources(left, right)]
     plugins = [[source for source in sources if source.key == PLUGINS] for sources in (left, right)]
     if {source.digest for source in plugins[0]} != {source.digest for source in plugins[1]}:
         pairs.append((plugins[0], plugins[1]))

@@ -5,45 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hpctrip.base.frames import pd
-from hpctrip.base.text import counted, printable
+from hpctrip.base.text import counted, labelled, printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 Facts = Mapping[str, Any]
 """The results as {name: value}, as `facts_of` returns them."""
 
 
-def show(run: ResultsFile) -> Table:
-    """The summary as a rich table that fits one screen: texts of the file are escaped and cut."""
-    from rich.text import Text
-
-    table = facts_table(summary(run), 200)
-    table.title, table.title_justify, table.title_style = Text(printable(str(run.path))), "left", "bold"
-    return table
-
-
-def facts_table(facts: Mapping[str, str], limit: int) -> Table:
-    """A rich table of {label: text}, each text escaped and cut to about `limit` characters."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in facts.items():
-        table.add_row(name, Text(printable(text, limit)))  # not markup: paths and names may hold brackets
-    return table
+def show(run: ResultsFile, width: int = 0) -> str:
+    """The path and the summary as text that fits one screen, of this width (0: that of the terminal): texts of the file
+    are escaped and cut."""
+    return "\n".join([printable(str(run.path)), *labelled(summary(run), 200, width)])
 
 
 _AS_RECORDED = (
@@ -58,7 +39,7 @@ _AS_RECORDED = (
 def facts_of(run: Run) -> dict[str, Any]:
     """The results as {name: value}, with units in the names; NaN stands for unknown numbers. Other classes of results
     files register their own function."""
-    settings = run.settings
+    settings, clock_s, reached_s = run.settings, run.rounds["clock_s"], run.time_to_accuracy_s
     train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
     return {
         "path": str(run.path),
@@ -73,8 +54,10 @@ def facts_of(run: Run) -> dict[str, Any]:
         "num_sites": len(run.sites),
         **{f"{name}_path": str(run.setting(f"{name}.path", None) or "") for name in ("sites", "power")},
         **round_facts(run.rounds),
-        "time_to_accuracy_s": run.time_to_accuracy_s,
-        "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
+        "time_to_accuracy_s": reached_s,
+        "time_to_accuracy_round": math.nan
+        if math.isnan(reached_s)
+        else (clock_s < reached_s).sum().item() + 1,
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
         "meters": run.meta["meters"],
@@ -141,11 +124,6 @@ def _present(values: np.ndarray) -> np.ndarray:
 def _last(values: np.ndarray) -> Any:
     """The last value as a Python number; NaN of an empty column."""
     return values[-1].item() if len(values) else math.nan
-
-
-def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
-    """The number of the round that ends at this time; NaN if the time is NaN."""
-    return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
 
 
 @singledispatch

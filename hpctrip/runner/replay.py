@@ -23,8 +23,7 @@ from hpctrip.base.io import is_pattern
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions, Plugin, installed
-from hpctrip.config.sources import PLUGINS, NamedFiles, Source, read_sources
-from hpctrip.config.sources import differing as differing_sources
+from hpctrip.config.sources import PLUGINS, NamedFiles, Source, changed_sources, read_sources
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile, open_results
@@ -137,7 +136,7 @@ def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Sou
             f"{after.path} has the digest {after.digest}, the run read one of {before.digest}",
             "give the file that the run read",
         )
-        for before, after in differing_sources(recorded, read)
+        for before, after in changed_sources(recorded, read)
     ]
 
 

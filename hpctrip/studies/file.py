@@ -167,10 +167,10 @@ class Picture(_WithTables):
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
-        from hpctrip.figures import FIGURES, unknown_figure
+        from hpctrip.figures import FIGURES
 
         if self.name not in FIGURES:
-            raise ValueError(f"no figure is called {self.name!r}; {unknown_figure(self.name)}")
+            raise ValueError(f"no figure is called {self.name!r}; {unknown_name(self.name, FIGURES)}")
         source = FIGURES[self.name].source
         if source.of_study is None:
             raise ValueError(f"{self.name} is drawn of {source.needs}, not of a study")
@@ -222,15 +222,6 @@ class StudyFile(Component):
     """Changes of the small form."""
     studies: list[PathName] = Field([], min_length=1)
     """Other study files, relative to this one, instead of a grid of its own."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_moved(cls, tables: Any) -> Any:
-        if isinstance(tables, dict) and "readings" in tables:
-            raise ValueError(
-                "readings: is no longer a table; leave it out: postprocess/claims.py of the source tree has --readings"
-            )
-        return tables
 
     @model_validator(mode="after")
     def _check(self) -> Self:

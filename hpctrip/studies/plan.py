@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from hpctrip.base.text import size_text
-from hpctrip.base.units import HOUR_S
-from hpctrip.plan import forecast_one_rank
-from hpctrip.plan.speed import Speed
+from hpctrip.base.text import duration, size_text
+from hpctrip.plan import forecast
+from hpctrip.plan.speed import Speed, stated
 from hpctrip.record.reader import open_run
 from hpctrip.studies.run_store import RunState
 from hpctrip.studies.tables import wall_s
@@ -33,19 +31,19 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
     measured = _measured_wall_s(line for line in lines if line.entry.variant in missing)
     speeds: dict[str, Speed] = {}
     if samples_per_second:
-        speeds = dict.fromkeys(map(_speed_key, lines), Speed(samples_per_second, math.inf, "as given"))
+        speeds = dict.fromkeys(map(_speed_key, lines), stated(samples_per_second))
     total_s, longest_s, results, checkpoint = 0.0, 0.0, 0.0, 0.0
     for variant, members in missing.items():
         key = _speed_key(members[0])
-        forecast = forecast_one_rank(members[0].entry.run_input.experiment, LOOK_AHEAD, speeds.get(key))
-        speeds[key] = forecast.speed
-        each_s = measured.get(variant, forecast.max_rounds_wall_s)
+        planned = forecast(members[0].entry.run_input.experiment, LOOK_AHEAD, speeds.get(key))
+        speeds[key] = planned.speed
+        each_s = measured.get(variant, planned.max_rounds_wall_s)
         how = "as in finished runs" if variant in measured else "at most, with max_rounds"
         yield f"{variant}: {len(members)} missing, {duration(each_s)} each ({how})"
         total_s += len(members) * each_s
         longest_s = max(longest_s, each_s)
-        results += len(members) * forecast.written_bytes["results"]
-        checkpoint = max(checkpoint, forecast.written_bytes["checkpoint"])
+        results += len(members) * planned.written_bytes["results"]
+        checkpoint = max(checkpoint, planned.written_bytes["checkpoint"])
     bound = "" if missing.keys() <= measured.keys() else "at most "
     wall = duration(max(total_s / num_workers, longest_s))
     yield f"wall time: {bound}{wall}, {num_workers} in parallel ({duration(total_s)} on one worker)"
@@ -67,10 +65,3 @@ def _measured_wall_s(lines: Iterable[RunState]) -> dict[str, float]:
 def _speed_key(line: RunState) -> str:
     experiment = line.entry.run_input.experiment
     return repr((experiment.workload, experiment.train, experiment.engine))
-
-
-def duration(seconds: float) -> str:
-    """Wall time as short text, e.g. 90 s, 12 min, 3.5 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / HOUR_S:.1f} h"

@@ -28,8 +28,7 @@ from hpctrip.base.text import printable
 from hpctrip.config.identity import added_keys, differing, without
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import without_folders
-from hpctrip.config.sources import PLUGINS, read_sources
-from hpctrip.config.sources import differing as differing_sources
+from hpctrip.config.sources import PLUGINS, changed_sources, read_sources
 from hpctrip.record.checkpoint import generations
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
@@ -230,6 +229,6 @@ def differences(run: Run, entry: Entry) -> str:
     read = read_sources(run.meta["sources"])
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [
-        pair[0].key for pair in differing_sources(read, entry.sources) if not pair[0].key.startswith(WORKLOAD)
+        pair[0].key for pair in changed_sources(read, entry.sources) if not pair[0].key.startswith(WORKLOAD)
     ]
     return ", ".join([*keys, *files, *([PLUGINS] if code[0] != code[1] else [])])

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import absolute, beside
@@ -35,22 +35,30 @@ def study_file(name: str) -> str:
     raise InputError(name, "no such study file", near)
 
 
+class Changes(NamedTuple):
+    """What a command lays over study files, or over the input files of a sweep."""
+
+    overrides: Sequence[str] = ()
+    """Lines `key=value` over all runs; that of an axis' key, or of the seed, takes the place of the axis."""
+    sweeps: Sequence[str] = ()
+    """Lines `key=value,value`, each an axis."""
+    plugins: Sequence[str] = ()
+    small: bool = False
+    """Whether to use the small forms."""
+
+
+NO_CHANGES = Changes()
+
+
 def read_studies(
-    path: str,
-    folder: Path,
-    overrides: Sequence[str] = (),
-    sweeps: Sequence[str] = (),
-    plugins: Sequence[str] = (),
-    small: bool = False,
-    checked: bool = True,
-    name: str = "",
+    path: str, folder: Path, changes: Changes = NO_CHANGES, checked: bool = True, name: str = ""
 ) -> list[Study]:
     """Read the study in a file, or the studies that it includes, in order.
 
-    `folder` is that of runs and studies. `overrides` are lines `key=value` laid over all runs; that of an axis' key, or
-    of the seed, takes the place of the axis. `sweeps` are lines `key=value,value`, each an axis. `small` uses the small
-    forms; for `checked` and `name` see `entries`. Raises InputError with all faults of the first file that has any.
+    `folder` is that of runs and studies; for `checked` and `name` see `entries`. Raises InputError with all faults of
+    the first file that has any.
     """
+    overrides, sweeps, plugins, small = changes
     runs = RunStore(folder)
     places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # folders of the run store
     studies = []
@@ -83,18 +91,12 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
     return list(first.values())
 
 
-def sweep_study(
-    paths: Sequence[str],
-    folder: Path,
-    overrides: Sequence[str],
-    sweeps: Sequence[str],
-    plugins: Sequence[str],
-) -> Study:
-    """The study of a command `hpctrip run` with `--sweep`; the arguments are as those of `read_studies`."""
-    axes = axes_of(sweeps, "--sweep")
+def sweep_study(paths: Sequence[str], folder: Path, changes: Changes) -> Study:
+    """The study of a command `hpctrip run` with `--sweep`, over the input files `paths`."""
+    axes = axes_of(changes.sweeps, "--sweep")
     inputs = {"inputs": list(paths)} if paths else {"common": demonstration()}
     file = _validated(with_axes({"name": "sweep", "seeds": None, **inputs}, axes), "")
-    grid = entries(file, "", overrides, plugins)
+    grid = entries(file, "", changes.overrides, changes.plugins)
     scenario = grid[0].run_input.experiment.name
     name = "_".join([f"{scenario}-sweep", *axes])[:80]
     file = file.model_copy(update={"title": f"{scenario} over {' x '.join(axes)}"})

@@ -14,11 +14,10 @@ from typing import Any
 from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import Estimate, Times, compare
-from hpctrip.base.text import markdown_table
+from hpctrip.base.text import aligned, markdown_table
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import resolved
 from hpctrip.figures.common.grouping import times_of
-from hpctrip.figures.common.plot import aligned
 from hpctrip.record.merge import csv_bytes, setting_text
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
@@ -34,7 +33,7 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
     sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
     tables = {
         "table.csv": pd.DataFrame(numbers),
-        "runs.csv": _runs(facts, lines),
+        "runs.csv": _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines])),
         "curves.csv": _concat(curves, CURVE_COLUMNS),
         "sites.csv": _concat(sites, ("site",)),
     }
@@ -57,14 +56,9 @@ def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
     return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
 
 
-def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
-    """One row per run of the grid. What a run does not have is empty: results before its first round, keys of other
-    kinds of a table. `clock_s` is the simulated time at the end."""
-    return _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines]))
-
-
 def results_of(run: Run | None) -> dict[str, Any]:
-    """The results of a run as columns of tables; empty or NaN before its first round."""
+    """The results of a run as columns of tables; empty or NaN before its first round. `clock_s` is the simulated time
+    at the end."""
     results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
     results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
     results |= dict.fromkeys(TOTALS, math.nan)

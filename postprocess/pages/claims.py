@@ -24,8 +24,9 @@ from paper.studies import read_kept
 from paper.sweep_checks import ratio_to_best_static
 
 from hpctrip.base.stats import Times, compare
-from hpctrip.base.text import counted, markdown_table
+from hpctrip.base.text import counted
 from hpctrip.figures.common.grouping import times_of
+from pages import table
 
 PAGES = ("docs/claims.md", "docs/results/paper/preface.md")
 QUOTED_ON = ()
@@ -103,7 +104,7 @@ def values(results: Path) -> dict[str, str]:
     sizes = sorted(Counter(last[HIGHEST]).items(), reverse=True)
     texts["highest, sites"] = ", ".join(f"{k} sites with {counted(n, 'seed')}" for k, n in sizes)
     texts["radius, sites"] = f"{min(last[RADIUS])} to {max(last[RADIUS])}"
-    return texts | {"scaling": f"\n\n{markdown_table(SCALING, _scaling(evidence))}\n\n"}
+    return texts | {"scaling": table(SCALING, _scaling(evidence))}
 
 
 def _scaling(evidence: dict[str, Variants]) -> list[tuple[str, ...]]:
@@ -123,7 +124,7 @@ def _scaling(evidence: dict[str, Variants]) -> list[tuple[str, ...]]:
         others = (took.get(label) for label in ("static 70", RADIUS, CENTRAL_25))
         searched = f"{best} of {', '.join(map(str, sweep))}"
         ratios = (_both(own, other) for other in (sweep[best], *others))
-        rows.append((*size, f"{own.hours:.2f}", searched, *ratios))
+        rows.append((*size, f"{own.mean.value:.2f}", searched, *ratios))
     return rows
 
 

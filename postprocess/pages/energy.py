@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.stats import Estimate, on_front
-from hpctrip.base.text import markdown_table
 from hpctrip.base.units import HOUR_S
+from pages import table
 
 PAGES = ("docs/results/energy.md",)
 QUOTED_ON = ()
@@ -50,7 +50,7 @@ def values(results: Path) -> dict[str, str]:
         for waiting, rows in runs.groupby("waiting")
     }
     idle, released = by_policy[IDLE], by_policy[RELEASED]
-    texts = {"table": f"\n\n{markdown_table(HEAD, _rows(idle, released))}\n\n"}
+    texts = {"table": table(HEAD, _rows(idle, released))}
     for name, (one, other) in PAIRS.items():
         for quantity, column in COLUMNS.items():
             texts[f"{name} {quantity}"] = _ratio(idle[one], idle[other], column)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from hpctrip.base.text import markdown_table
+from pages import table
 
 PAGES = ("docs/results/gpu.md",)
 QUOTED_ON = ()
@@ -32,19 +33,20 @@ def values(results: Path) -> dict[str, str]:
     energy = rows[rows["part"] == "energy"]
     idle_w = energy[energy["contender"] == "idle"]["value"].iloc[0]
     return {
-        "rounds": _table(("shape", "sites", "plain loop", "sequential", *_stacked_heads()), _rounds(rows)),
-        "fastest": _table(
+        "rounds": table(
+            ("shape", "sites", "plain loop", "sequential", *(f"blocks of {block}" for block in BLOCKS)),
+            _rounds(rows),
+        ),
+        "fastest": table(
             ("shape", "block", "samples per second", "times the plain loop", "peak memory, MB"),
             _fastest(rows),
         ),
-        "whole": _table(
-            ("shape", "sites", "hpctrip", "pfl 0.6", "plain loop", "pfl / hpctrip"), _whole(rows)
-        ),
-        "limit": _table(
+        "whole": table(("shape", "sites", "hpctrip", "pfl 0.6", "plain loop", "pfl / hpctrip"), _whole(rows)),
+        "limit": table(
             ("shape", "GPU busy", "in matrix products", "share of a large product's rate", "waits"),
             _limit(rows),
         ),
-        "energy": _table(
+        "energy": table(
             ("", "W1s: J per round", "samples per J", "W", "W1: J per round", "samples per J", "W"),
             [
                 (name, *_joules(energy, "W1s", *of), *_joules(energy, "W1", *of))
@@ -54,14 +56,6 @@ def values(results: Path) -> dict[str, str]:
         "idle": f"{idle_w:.0f}",
         **_checks(rows),
     }
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    return f"\n\n{markdown_table(head, rows)}\n\n"
-
-
-def _stacked_heads() -> list[str]:
-    return [f"blocks of {block}" for block in BLOCKS]
 
 
 def _one(rows: pd.DataFrame, metric: str, contender: str, block: int | None = None) -> float | None:
@@ -76,49 +70,39 @@ def _text(value: float | None, form: str = "{:.3g}") -> str:
     return "" if value is None else form.format(value)
 
 
-def _rounds(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+def _rounds(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     """Seconds of training and summing."""
-    table = []
     for shape, sites in SHAPES.items():
         own = rows[rows["part"] == f"speed-{shape}-{sites}"]
         times = [_one(own, "round_s", contender) for contender in ("plain", "sequential")]
         times += [_one(own, "round_s", "stacked", block) for block in BLOCKS]
-        table.append((shape, f"{sites:,}", *map(_text, times)))
-    return table
+        yield shape, f"{sites:,}", *map(_text, times)
 
 
-def _fastest(rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    table = []
+def _fastest(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     for shape, sites in SHAPES.items():
         own = rows[rows["part"] == f"speed-{shape}-{sites}"]
         stacked = own[(own["metric"] == "train_samples_per_s") & (own["contender"] == "stacked")]
         best = stacked.loc[stacked["value"].idxmax()]
         block = int(float(best["block"]))
         times, peak = (_one(own, metric, "stacked", block) for metric in ("times_plain", "peak_mb"))
-        table.append(
-            (shape, str(block), f"{best['value']:,.0f}", _text(times, "{:.1f}"), _text(peak, "{:,.0f}"))
-        )
-    return table
+        yield shape, str(block), f"{best['value']:,.0f}", _text(times, "{:.1f}"), _text(peak, "{:,.0f}")
 
 
-def _whole(rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    table = []
+def _whole(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     for shape, sites in (("W1s", 100), ("FLUTE", 10)):
         own = rows[rows["part"] == f"rounds-{shape}"]
         ours, pfl, plain = (_one(own, "round_s", name) for name in ("hpctrip stacked", "pfl", "plain loop"))
         ratio = _one(own, "times_ours", "pfl")
-        table.append((shape, str(sites), *map(_text, (ours, pfl, plain)), _text(ratio, "{:.1f}")))
-    return table
+        yield shape, str(sites), *map(_text, (ours, pfl, plain)), _text(ratio, "{:.1f}")
 
 
-def _limit(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+def _limit(rows: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     metrics = ("gpu_busy_share", "products_share", "share_of_peak")
-    table = []
     for shape in ("W1s", "W1"):
         own = rows[rows["part"] == f"limit-{shape}"]
         shares = [_text(_one(own, metric, "stacked"), "{:.2f}") for metric in metrics]
-        table.append((shape, *shares, _text(_one(own, "host_waits", "stacked"), "{:.0f}")))
-    return table
+        yield shape, *shares, _text(_one(own, "host_waits", "stacked"), "{:.0f}")
 
 
 def _joules(energy: pd.DataFrame, shape: str, contender: str, precision: str) -> tuple[str, str, str]:

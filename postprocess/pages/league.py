@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,9 @@ import pandas as pd
 from paper.studies import read_kept
 
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
-from hpctrip.base.text import markdown_table
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.league import FIXED, over_scenarios, ratios
+from pages import table
 
 PAGES = ("docs/results/league.md",)
 QUOTED_ON = ("README.md",)
@@ -77,7 +76,10 @@ def values(results: Path) -> dict[str, str]:
         "constants": table(CONSTANTS, [(words, *_cells(name, first)) for name, words in COUNTS.items()]),
         "interpretations": table(
             FAIR,
-            [(words, *_variant(name, first)) for name, words in INTERPRETATIONS.items()],
+            [
+                (words, *_cells(name, first), _to_base(GOODPUT, first, name).text("{:.2f}"))
+                for name, words in INTERPRETATIONS.items()
+            ],
         ),
         "to default": _to_base(GOODPUT, scenarios, DEFAULT).text("{:.2f}"),
         "ablation": _ablation(results, scenarios),
@@ -123,11 +125,6 @@ CONSTANTS = ("policy", "scenarios that reached the target", "time over that of P
 FAIR = ("interpretation", *CONSTANTS[1:], "goodput over it (95 %)")
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table as a paragraph of Markdown."""
-    return f"\n\n{markdown_table(head, list(rows))}\n\n"
-
-
 def _of_seed_0(by_policy: ByPolicy) -> ByPolicy:
     return {name: times.of_seeds([0]) for name, times in by_policy.items() if 0 in times.seeds}
 
@@ -158,11 +155,11 @@ def _scenario(name: str, by_policy: ByPolicy, goodput: pd.DataFrame) -> tuple[st
     zero = _of_seed_0(by_policy)
     return (
         name,
-        f"{base.hours:.2f}{missed}",
-        f"{by_policy[GOODPUT].hours:.2f}",
+        f"{base.mean.value:.2f}{missed}",
+        f"{by_policy[GOODPUT].mean.value:.2f}",
         compare(by_policy[GOODPUT], base).text("{:.2f}"),
         row["best_static"].partition("=")[2],
-        f"{best.hours:.2f}",
+        f"{best.mean.value:.2f}",
         compare(by_policy[GOODPUT], best).text("{:.2f}"),
         compare(zero[ADAPTIVE], zero[GOODPUT]).text("{:.2f}"),
     )
@@ -208,10 +205,6 @@ def _cells(policy: str, scenarios: dict[str, ByPolicy]) -> tuple[str, str, str]:
     return reached, ratio.text("{:.2f}"), f"{ratio.bound} {ratio.by_seed.max():.2f}".lstrip()
 
 
-def _variant(policy: str, scenarios: dict[str, ByPolicy]) -> tuple[str, ...]:
-    return *_cells(policy, scenarios), _to_base(GOODPUT, scenarios, policy).text("{:.2f}")
-
-
 PARTS = {
     "no-signal": "without the noise signal (nu stays at 5)",
     "no-coverage": "without coverage",
@@ -238,6 +231,6 @@ def _ablation(results: Path, league: dict[str, ByPolicy]) -> str:
 
 
 def _hours(times: Times, whole: Times | None = None) -> str:
-    if whole is not None and times.reached and times.hours == whole.hours:
+    if whole is not None and times.reached and times.mean.value == whole.mean.value:
         return "="
-    return f"{times.hours:.3f}" if times.reached else f"not: {times.best_accuracy:.1%}"
+    return f"{times.mean.value:.3f}" if times.reached else f"not: {times.best_accuracy:.1%}"

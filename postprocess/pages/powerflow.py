@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from hpctrip.base.text import markdown_table
 from hpctrip.base.units import HOUR_S
+from pages import table
 
 PAGES = ("docs/results/powerflow.md",)
 QUOTED_ON = ()
@@ -52,13 +52,11 @@ def values(results: Path) -> dict[str, str]:
     loads = {name: pd.read_csv(results / f"powerflow_{name}.csv") for name in ("195job", "philly")}
     fronts = {name: pd.read_csv(results / f"powerflow_{name}_front.csv") for name in loads}
     texts = {
-        f"{name} {account}": _by_load(table, account)
-        for name, table in loads.items()
-        for account in (OFF, ON)
+        f"{name} {account}": _by_load(runs, account) for name, runs in loads.items() for account in (OFF, ON)
     }
     both = pd.concat(loads)
-    for name, table in loads.items():
-        texts[f"{name} fifo"] = _span(table[table["baseline"] == "fifo"]["ratio"])
+    for name, runs in loads.items():
+        texts[f"{name} fifo"] = _span(runs[runs["baseline"] == "fifo"]["ratio"])
     texts["elastic"] = _span(both[both["baseline"].isin(ELASTIC)]["ratio"])
     texts["optimus"] = _span(both[both["baseline"] == "optimus"]["ratio"])
     queue = loads["philly"].query("load == 1.3 and account == @OFF").set_index("baseline")["ratio"]
@@ -70,16 +68,12 @@ def values(results: Path) -> dict[str, str]:
     return texts | _carbon(fronts["195job"]) | {"published": _published(results)}
 
 
-def _by_load(table: pd.DataFrame, account: str) -> str:
+def _by_load(runs: pd.DataFrame, account: str) -> str:
     """Baselines by load: the baseline's average completion time over PowerFlow's."""
-    own = table[table["account"] == account]
+    own = runs[runs["account"] == account]
     by_load = own.pivot(index="baseline", columns="load", values="ratio").loc[own["baseline"].unique()]
     rows = [[name, *map(_ratio, row)] for name, *row in by_load.itertuples()]
-    return _table(["baseline", *(f"load {load:g}" for load in by_load)], rows)
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    return f"\n\n{markdown_table(head, rows)}\n\n"
+    return table(["baseline", *(f"load {load:g}" for load in by_load)], rows)
 
 
 def _ratio(value: float) -> str:
@@ -90,9 +84,9 @@ def _span(ratios: pd.Series) -> str:
     return f"{ratios.min():.2f} to {ratios.max():.2f}"
 
 
-def _front(table: pd.DataFrame, load: float, account: str) -> dict[str, list[float]]:
+def _front(runs: pd.DataFrame, load: float, account: str) -> dict[str, list[float]]:
     """{scheduler: its least JCT in hours within each share of the energy}; NaN where no setting is within it."""
-    own = table[(table["load"] == load) & (table["account"] == account) & (table["budget"] == "none")]
+    own = runs[(runs["load"] == load) & (runs["account"] == account) & (runs["budget"] == "none")]
     whole = own[(own["scheduler"] == "elasticflow-like") & (own["setting"] == "x=1 n=64")]["kwh"].item()
     return {
         name: [
@@ -109,7 +103,7 @@ def _front_table(cells: dict[tuple[str, str, int, str], dict[str, list[float]]])
         label = f"{trace}, {load}, {account.removesuffix('+hosts')}"
         rows += [[label, f"{name}, h", *map(_ratio, hours)] for name, hours in front.items()]
         rows.append(["", "ratio", *map(_ratio, _ratios(front))])
-    return _table(["trace, load, nodes", "", *(f"{share:.0%}".replace("%", " %") for share in SHARES)], rows)
+    return table(["trace, load, nodes", "", *(f"{share:.0%}".replace("%", " %") for share in SHARES)], rows)
 
 
 def _ratios(front: dict[str, list[float]]) -> list[float]:
@@ -133,9 +127,9 @@ def _gains(cells: dict[tuple[str, str, int, str], dict[str, list[float]]]) -> di
     }
 
 
-def _carbon(table: pd.DataFrame) -> dict[str, str]:
+def _carbon(runs: pd.DataFrame) -> dict[str, str]:
     """Completion times under the carbon budget, and PowerFlow's gain."""
-    own = table[table["budget"] == "carbon 104 kg/day"]
+    own = runs[runs["budget"] == "carbon 104 kg/day"]
     best = own.groupby("scheduler")["jct_s"].min() / HOUR_S
     plain = (
         own[(own["scheduler"] == "elasticflow-like") & (own["setting"] == "x=1 n=64")]["jct_s"].item()
@@ -149,7 +143,7 @@ def _carbon(table: pd.DataFrame) -> dict[str, str]:
     }
     row = ["carbon 104 kg/day", *(f"{value:.2f}" for value in hours.values())]
     gain = {f"carbon {name}": f"{value / hours['powerflow']:.2f}" for name, value in hours.items()}
-    return gain | {"carbon": _table(["budget", *hours], [row])}
+    return gain | {"carbon": table(["budget", *hours], [row])}
 
 
 def _at_energy_of_fifo(loads: pd.DataFrame, front: pd.DataFrame) -> dict[str, str]:
@@ -169,7 +163,7 @@ def _at_energy_of_fifo(loads: pd.DataFrame, front: pd.DataFrame) -> dict[str, st
 
 
 def _published(results: Path) -> str:
-    table = pd.read_csv(results / "powerflow_workload6.csv")
+    runs = pd.read_csv(results / "powerflow_workload6.csv")
     rows = [
         [
             row.scheduler,
@@ -177,6 +171,6 @@ def _published(results: Path) -> str:
             f"{row.jct_s:.1f} s",
             f"{row.jct_s / row.published_jct_s - 1:+.1%}",
         ]
-        for row in table.itertuples()
+        for row in runs.itertuples()
     ]
-    return _table(["scheduler", "published", "here", ""], rows)
+    return table(["scheduler", "published", "here", ""], rows)

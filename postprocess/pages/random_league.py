@@ -10,7 +10,8 @@ import pandas as pd
 
 from hpctrip.base.stats import UNKNOWN, Times
 from hpctrip.figures.league import over_scenarios, ratios
-from pages.league import GOODPUT, table
+from pages import table
+from pages.league import GOODPUT
 
 PAGES = ("docs/results/random_league.md",)
 QUOTED_ON = ("README.md",)

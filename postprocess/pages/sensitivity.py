@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from hpctrip.base.text import counted
-from pages.league import table
+from pages import table
 
 PAGES = ("docs/results/sensitivity.md",)
 QUOTED_ON = ()

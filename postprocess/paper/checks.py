@@ -50,8 +50,8 @@ def takes(evidence: Evidence, study: str, label: str, hours: float) -> Finding:
     reached = "" if took.reached else f"{took.num_reached} of {took.num_seeds} seeds reached the target, "
     return Finding(
         Verdict.MET if took.reached else Verdict.NOT_MET,
-        f"{reached}{took.estimate.text()} h",
-        against(took.estimate, hours),
+        f"{reached}{took.mean.text()} h",
+        against(took.mean, hours),
         took.num_seeds,
     )
 
@@ -86,36 +86,29 @@ def in_this_order(evidence: Evidence, study: str, labels: Sequence[str]) -> Find
     return Finding(verdict, ours, num_seeds=min(pair.n for pair in pairs))
 
 
-def fastest_at_every_value(
+def fastest(
     evidence: Evidence,
     study: str,
     fast: str,
     slow: Sequence[str],
-    values: Sequence[str],
+    values: Sequence[str] = ("",),
     elsewhere: Sequence[tuple[str, str]] = (),
 ) -> Finding:
-    """A variant is faster than each other policy at every value of another axis, paired by seed: labels are "value,
-    policy". `elsewhere`: (study, label) of variants without this axis, which are compared at every value."""
+    """A variant is faster than each other policy, paired by seed, at every value of another axis if there is one:
+    labels are then "value, policy". `elsewhere`: (study, label) of variants without this axis, which are compared at
+    every value."""
     lines, ratios = [], []
-    all_fast = {value: variant(evidence, study, f"{value}, {fast}") for value in values}
     others = {label: variant(evidence, other_study, label) for other_study, label in elsewhere}
-    for value, runs_of_fast in all_fast.items():
-        to_compare = {label: variant(evidence, study, f"{value}, {label}") for label in slow} | others
-        to_each = {label: ratio_of(runs_of_fast, runs) for label, runs in to_compare.items()}
+    for value in values:
+        at, head = (f"{value}, ", f"{value}: ") if value else ("", "")
+        to_compare = {label: variant(evidence, study, f"{at}{label}") for label in (fast, *slow)}
+        runs_of_fast = to_compare.pop(fast)
+        to_each = {label: ratio_of(runs_of_fast, runs) for label, runs in (to_compare | others).items()}
         texts = [f"{ratio.text()} times {label}" for label, ratio in to_each.items()]
-        lines.append(f"{value}: {', '.join(texts)}")
+        lines.append(head + ", ".join(texts))
         ratios += to_each.values()
     verdict = all_of([verdict_of(ratio.complement) for ratio in ratios])
     return Finding(verdict, "; ".join(lines), num_seeds=min(ratio.n for ratio in ratios))
-
-
-def fastest(evidence: Evidence, study: str, fast: str, slow: Sequence[str]) -> Finding:
-    """A variant is faster than each of the others, paired by seed."""
-    runs = variant(evidence, study, fast)
-    ratios = {label: ratio_of(runs, variant(evidence, study, label)) for label in slow}
-    ours = ", ".join(f"{ratio.text()} times {label}" for label, ratio in ratios.items())
-    verdict = all_of([verdict_of(ratio.complement) for ratio in ratios.values()])
-    return Finding(verdict, ours, num_seeds=min(ratio.n for ratio in ratios.values()))
 
 
 def slower_than_in(evidence: Evidence, study: str, labels: Sequence[str], other_study: str) -> Finding:

@@ -128,4 +128,5 @@ def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
     relation = f"{f'{ratio:.2f} of' if ratio >= 0 else 'contrary to'} the paper's"
     if math.isnan(estimate.low):
         return f"{relation}; one seed has no interval"
-    return f"{relation}, which lies {'in' if estimate.holds(paper) else 'outside'} our interval"
+    place = "in" if estimate.low <= paper <= estimate.high else "outside"
+    return f"{relation}, which lies {place} our interval"

@@ -78,7 +78,7 @@ def best_static(evidence: Evidence, sweep: str, value: str = "") -> tuple[Times,
     for seed in seeds:
         sizes.append(_best_k({k: t.of_seeds(s for s in seeds if s != seed) for k, t in points.items()}))
         judged = points[sizes[-1]].of_seeds([seed])
-        by_seed.append((seed, judged.hours, judged.reached, judged.best_accuracy))
+        by_seed.append((seed, judged.mean.value, judged.reached, judged.best_accuracy))
     counts = Counter(sizes).most_common()
     return Times.of(by_seed), ", ".join(f"k = {k} for {counted(n, 'seed')}" for k, n in counts)
 
@@ -136,7 +136,7 @@ def minimum_inside(evidence: Evidence, study: str, paper_k: int) -> Finding:
     reached = {k: t for k, t in points.items() if t.reached}
     if not reached:
         raise Missing("no k reached the target with every seed")
-    best = min(reached, key=lambda k: reached[k].hours)
+    best = min(reached, key=lambda k: reached[k].mean.value)
     over_best = {k: verdict_of(compare(t, reached[best]), 1.0) for k, t in points.items() if k != best}
     low, high = min(points), max(points)
     verdicts = [over_best[end] for end in (low, high) if end != best]

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import tomli_w
 
-from hpctrip.base.text import printable, printable_toml, shown, size_text
+from hpctrip.base.text import labelled, printable, printable_toml, shown, size_text
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -52,3 +52,13 @@ def test_values_are_shown_short_whatever_their_size():
     for value in ("x" * 10_000, ["x" * 1000] * 1000, 16**1000, [[[[[[1]]]]]]):
         assert len(shown(value)) < 5000
     assert shown([1, "a", None, {"b": 0.5}]) == "[1, 'a', None, {'b': 0.5}]"
+
+
+def test_labelled_texts_stand_in_two_columns_escaped_cut_and_wrapped(monkeypatch):
+    texts = {"a": "x y z", "long": "", "b": "\x1b" + "c" * 99}
+    lines = "\n".join(labelled(texts, 8, 9)).splitlines()
+    assert lines[:3] == ["a     x y", "      z", "long  -"]
+    assert lines[3:5] == [r"b     \x1", "      bcc"] and lines[-1] == "      )" and len(lines) < 16
+    assert max(map(len, lines)) == 9
+    monkeypatch.setenv("COLUMNS", "9")
+    assert "\n".join(labelled(texts, 8)).splitlines() == lines

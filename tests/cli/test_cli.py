@@ -58,12 +58,6 @@ def test_the_keys_of_a_table_list_what_is_registered(hpctrip):
         assert all(f"\n## `{kind}`\n" in hpctrip("keys", table).out for kind in registry)
 
 
-@pytest.mark.parametrize("command", ["policies", "workloads", "knobs"])
-def test_a_former_command_names_the_present_one(command, hpctrip):
-    ended = hpctrip(command)
-    assert ended.code == 2 and f"{command} is no longer a command: hpctrip " in ended.err
-
-
 LINES = "sites.num_sites=6 workload.train_samples=60 workload.test_samples=20 stop.max_rounds=1"
 
 

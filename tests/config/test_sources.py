@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpctrip.base.io import digest, digest_of_file
-from hpctrip.config.sources import Source, differing, digest_of_files, files_at, read_sources
+from hpctrip.config.sources import Source, changed_sources, digest_of_files, files_at, read_sources
 
 
 def test_a_source_is_read_back_from_its_text_whatever_its_path():
@@ -15,7 +15,7 @@ def test_a_source_is_read_back_from_its_text_whatever_its_path():
 def test_only_keys_that_both_have_can_differ_and_plug_ins_are_no_such_key():
     before = [Source(key, "x", "1") for key in ("a", "b", "plugins", "c")]
     after = [Source("a", "x", "1"), Source("b", "y", "2"), Source("plugins", "x", "2")]
-    assert differing(before, after) == [(before[1], after[1])]
+    assert changed_sources(before, after) == [(before[1], after[1])]
 
 
 def test_one_file_counts_by_its_bytes_and_several_by_their_names_too(tmp_path):

@@ -11,7 +11,7 @@ from test_claims import seeds
 
 from hpctrip.cli.keys_reference import sections
 from hpctrip.runner.experiment import Experiment
-from hpctrip.studies.studies import read_studies, study_file
+from hpctrip.studies.studies import Changes, read_studies, study_file
 from hpctrip.studies.study import as_in_study
 
 HOURS = {"PowerTrip": 1.0, "static optimal": 2.0, "random": 3.0}
@@ -31,7 +31,7 @@ def finish(entry, folder, hours, synthetic="data"):
 def concluded(tmp_path_factory):
     """Folder with the tables of the small Fig 9, of which runs of three policies are finished."""
     folder = tmp_path_factory.mktemp("studies")
-    (study,) = read_studies(study_file("fig09"), folder, small=True)
+    (study,) = read_studies(study_file("fig09"), folder, Changes(small=True))
     for entry in study.entries:
         if entry.variant in HOURS:
             finish(entry, folder, HOURS[entry.variant])
@@ -101,7 +101,7 @@ def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(p
     (tmp_path / "slow.toml").write_text("train.lr = 0.02\n")
     included = [str(study_file(name)) for name in ("fig09", "fig12")]
     (tmp_path / "two.toml").write_text(f'name = "two"\nstudies = {included}\noverlays = ["slow.toml"]\n')
-    for study in read_studies(str(tmp_path / "two.toml"), tmp_path, ["seed=0,1"]):
+    for study in read_studies(str(tmp_path / "two.toml"), tmp_path, Changes(["seed=0,1"])):
         for entry in study.entries:
             if entry.variant in ("PowerTrip", "random"):
                 finish(entry, tmp_path, 1, synthetic="power" if entry.variant == "random" else "")
@@ -154,7 +154,7 @@ def test_the_constants_that_are_told_are_keys_of_the_input():
 
 @pytest.mark.parametrize("small", [False, True], ids=["in full", "small"])
 def test_claims_ask_for_variants_that_their_studies_have(small, tmp_path):
-    studies = read_studies(study_file("paper"), tmp_path, ["seed=0"], small=small)
+    studies = read_studies(study_file("paper"), tmp_path, Changes(["seed=0"], small=small))
     evidence = {
         study.file.name: {
             entry.variant: [as_in_study(run, entry) for run in seeds(1, 1.1)] for entry in study.entries

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from hpctrip.base.errors import InputError
 from hpctrip.record import export as exported
@@ -50,17 +49,10 @@ def test_a_run_without_rounds_or_a_target_is_shown_too(written):
     assert "time to accuracy" not in facts
 
 
-def shown(run):
-    """The summary on a screen of 80 columns."""
-    console = Console(width=80, file=None, record=True)
-    with console.capture() as capture:
-        console.print(show(run))
-    return capture.get()
-
-
 def test_it_fits_one_screen_and_takes_no_text_for_markup(written):
-    screen = shown(written(scenario="[red]x[/nothing]"))
-    assert "[red]x[/nothing]" in screen and len(screen.splitlines()) <= 24
+    screen = show(written(scenario="[red]x[/nothing]"), width=80)
+    assert "[red]x[/nothing]" in screen
+    assert len(screen.splitlines()) <= 24 and max(map(len, screen.splitlines()[1:])) <= 80
 
 
 def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
@@ -131,6 +123,6 @@ def test_texts_of_a_file_are_escaped_and_cut_to_a_screen(written):
     text = "\x1b[31m" + "x" * 100_000
     names = ("status", "stop_reason", "scenario", "data_source", "engine", "mpi_library")
     settings = json.dumps({"policy": {"kind": text}, "workload": [], "power": {"kind": 3}})
-    screen = shown(written(**dict.fromkeys(names, text), input_json=settings))
+    screen = show(written(**dict.fromkeys(names, text), input_json=settings), width=80)
     assert "\x1b" not in screen and "\\x1b[31mxxx" in screen.replace("\n", "")
     assert len(screen) < 4000

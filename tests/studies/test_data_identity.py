@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from hpctrip.studies.studies import read_studies, study_file
+from hpctrip.studies.studies import Changes, read_studies, study_file
 
 
 def identity(study, data, folder):
     """Identity of the first run of a study that comes with hpctrip, on other data."""
-    (read,) = read_studies(study_file(study), folder, [f"workload.data={data}", "seed=0"])
+    (read,) = read_studies(study_file(study), folder, Changes([f"workload.data={data}", "seed=0"]))
     return read.entries[0].identity
 
 

@@ -22,7 +22,7 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies import grid, run_store
 from hpctrip.studies.run_store import RunStore, differences
-from hpctrip.studies.studies import read_studies
+from hpctrip.studies.studies import Changes, read_studies
 
 ROOT = Path(__file__).parents[2]
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
@@ -238,11 +238,12 @@ def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written
 def test_the_seeds_of_a_combination_share_its_validation_and_a_task_reads_its_own(copied, monkeypatch):
     validated = []
     monkeypatch.setattr(grid, "resolve", lambda *tables: validated.append(tables) or resolve(*tables))
-    many = str(copied / "study.toml"), copied / "out", ["seed=0..49"]
+    many = str(copied / "study.toml"), copied / "out", Changes(["seed=0..49"])
     (study,) = read_studies(*many)
     assert len(study.entries) == 100 and len(validated) == 2
     alone = [
-        read_studies(str(copied / "study.toml"), copied / "out", [f"seed={seed}"])[0] for seed in (0, 49)
+        read_studies(str(copied / "study.toml"), copied / "out", Changes([f"seed={seed}"]))[0]
+        for seed in (0, 49)
     ]
     identities = [entry.identity for one in alone for entry in one.entries]
     assert identities == [study.entries[number].identity for number in (0, 50, 49, 99)]
@@ -252,7 +253,9 @@ def test_the_seeds_of_a_combination_share_its_validation_and_a_task_reads_its_ow
 
 
 def test_a_study_without_a_target_has_a_ledger(copied):
-    read_studies(str(copied / "study.toml"), copied / "out", ["stop.target_accuracy=none"])[0].write_ledger()
+    read_studies(str(copied / "study.toml"), copied / "out", Changes(["stop.target_accuracy=none"]))[
+        0
+    ].write_ledger()
     assert set(ledger_of(copied)["target_accuracy"]) == {""}
 
 
@@ -415,7 +418,7 @@ def test_rows_made_under_other_rules_are_left_out_and_the_report_names_them(copi
 def test_the_rows_that_docs_quote_are_runs_of_their_study():
     """Fails where an identity changes by mistake: declare a new key `Added`, and raise `rules` where results change."""
     quoted = read_table(ROOT / "docs/results/league/ablation.csv")
-    read = read_studies(str(ROOT / "inputs/studies/ablation.toml"), Path("results"), ["seed=0"])[0]
+    read = read_studies(str(ROOT / "inputs/studies/ablation.toml"), Path("results"), Changes(["seed=0"]))[0]
     identities = {entry.name: entry.identity for entry in read.entries}
     rows = dict(zip(quoted.columns["run"], quoted.columns["identity"], strict=True))
     assert len(rows) == 35 and {name: identities.get(name) for name in rows} == rows

@@ -11,7 +11,7 @@ import pytest
 
 import hpctrip as library
 from hpctrip.runner.experiment import POLICIES
-from hpctrip.studies.studies import sweep_study
+from hpctrip.studies.studies import Changes, sweep_study
 
 ROOT = Path(library.__file__).parents[1]
 
@@ -146,7 +146,7 @@ def test_a_sweep_makes_its_runs_with_paths_of_the_command_line(hpctrip, source):
 
 def test_the_values_of_a_sweep_are_read_by_the_keys_of_a_plug_in(source):
     study = sweep_study(
-        ["src/in.toml"], Path("out"), ["policy.reach=1e1"], ["policy.word=1e5,007", "seed=1e0"], []
+        ["src/in.toml"], Path("out"), Changes(["policy.reach=1e1"], ["policy.word=1e5,007", "seed=1e0"])
     )
     policies = [entry.run_input.experiment.policy for entry in study.entries]
     assert [(policy.word, policy.reach) for policy in policies] == [("1e5", 10), ("007", 10)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctrip.studies.studies import read_studies, study_file
+from hpctrip.studies.studies import Changes, read_studies, study_file
 
 FOLDER = Path(study_file("paper")).parent
 PAPER = tomllib.loads((FOLDER / "paper.toml").read_text())["studies"]
@@ -16,14 +16,14 @@ SHIPPED = [
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_study_on_embedded_data_has_a_small_form_with_few_seeds_three_in_the_paper(path, tmp_path):
-    (study,) = read_studies(str(path), tmp_path, small=True)
+    (study,) = read_studies(str(path), tmp_path, Changes(small=True))
     seeds = len({entry.seed for entry in study.entries})
     assert seeds in ({3} if path.name in PAPER else {1} if path.stem == "smoke" else {2, 3})
     assert all(entry.run_input.experiment.num_sites() <= 40 for entry in study.entries)
 
 
 def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train_one_epoch(tmp_path):
-    (study,) = read_studies(study_file("league"), tmp_path, ["seed=0"])
+    (study,) = read_studies(study_file("league"), tmp_path, Changes(["seed=0"]))
     grid = [(dict(entry.choices), entry.run_input.experiment) for entry in study.entries]
     scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
     assert (len(scenarios), len(policies), len(grid)) == (13, 32, 13 * 32)
@@ -36,7 +36,7 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
 
 
 def test_the_small_league_has_every_kind_of_policy_that_it_names_and_is_a_tenth_of_the_full_one(tmp_path):
-    (study,) = read_studies(study_file("league"), tmp_path, small=True)
+    (study,) = read_studies(study_file("league"), tmp_path, Changes(small=True))
     grid = [(dict(entry.choices), entry.run_input.experiment) for entry in study.entries]
     scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
     assert (len(scenarios), len(policies), len(grid)) == (7, 9, 7 * 9 * 2)

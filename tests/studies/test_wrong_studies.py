@@ -56,10 +56,6 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (HEAD + AXIS + AXIS, ["study.toml: axis: two are called 'policy.k'"]),
         (
-            HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
-            ["readings: is no longer a table", "postprocess/claims.py of the source tree has --readings"],
-        ),
-        (
             HEAD + AXIS.replace("policy.k", "policy.kk"),
             ["policy.kk = 2, seed 0 and 1 more: policy.kk: unknown key"],
         ),

@@ -183,13 +183,3 @@ def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Dr
         return FIGURES[name]
 
     return add
-
-
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of aligned columns, the first to the left and the others to the right."""
-    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
-    lines = []
-    for line in (head, *rows):
-        rest = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
-        lines.append("  ".join((line[0].ljust(widths[0]), *rest)).rstrip())
-    return lines

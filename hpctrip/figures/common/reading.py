@@ -143,9 +143,7 @@ def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
     column, path = power["column"], power["path"]
     if path != "synthetic":
         refuse_other_traces(path, runs[0])
-    how = {
-        key: power[key] for key in ("time_unit", "timezone", "longest_gap_s") if key in power
-    }  # older files: none
+    how = {key: power[key] for key in ("time_unit", "timezone", "longest_gap_s")}
     return read_traces(path, column, power["flags"], power["synthetic_seed"], **how)
 
 

@@ -148,9 +148,8 @@ def mean_bar(axes: Axes, y: float, mean: Estimate) -> None:
     if np.isfinite(mean.value):
         axes.plot([mean.value] * 2, [y + MEAN - 0.13, y + MEAN + 0.13], color=BLUE, linewidth=2, label="mean")
     if np.isfinite(mean.low) and has_whiskers(mean.n):
-        ends = [[mean.value - mean.low], [mean.high - mean.value]]
         look = {"fmt": "none", "color": BLUE, "capsize": 3, "elinewidth": 1.2}
-        axes.errorbar(mean.value, y + MEAN, xerr=ends, label="its 95 % interval", **look)
+        axes.errorbar(mean.value, y + MEAN, xerr=mean.bars, label="its 95 % interval", **look)
 
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
