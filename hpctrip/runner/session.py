@@ -27,10 +27,9 @@ from hpctrip.device.recovery_log import leftovers
 from hpctrip.device.settings import Applied, GpuSettings, SettingsProcess
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Task
-from hpctrip.ranks.base import Ranks, build_collectively
-from hpctrip.ranks.device import choose_device, gpu_identity, hosts_kind
+from hpctrip.ranks.base import Ranks, build_collectively, choose_device, gpu_identity, hosts_kind
+from hpctrip.ranks.launched import open_ranks, with_transport
 from hpctrip.ranks.node import map_large_blocks
-from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.watchdog.watchdog import Watchdog
 from hpctrip.record.checkpoint import Checkpointer

@@ -16,8 +16,7 @@ from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import mean_interval
 from hpctrip.device.meter import open_meter
 from hpctrip.device.settings import SettingsProcess
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.device import choose_device, gpu_identity
+from hpctrip.ranks.base import Ranks, choose_device, gpu_identity
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment, read_input
 from hpctrip.runner.host import Host, agree_on_blocks
