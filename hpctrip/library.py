@@ -28,8 +28,8 @@ from hpctrip.config.inputs import inline_toml
 from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
-from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
-from hpctrip.runner.session import launch
+from hpctrip.runner.resume import start_or_resume, start_resumed
+from hpctrip.runner.session import launch, start_new
 
 if TYPE_CHECKING:
     from hpctrip.figures import Drawing

@@ -170,6 +170,8 @@ class Ranks:
 class EndedByAggregator(HpctripError):
     """Raised at the other ranks when rank 0 has raised an error in a collective; only rank 0 reports it."""
 
+    agreed = True
+
     def __init__(self, exit_code: int):
         super().__init__("")
         self.exit_code = exit_code
@@ -230,6 +232,15 @@ def gpu_identity(device: torch.device) -> str:
     import torch
 
     return str(getattr(torch.cuda.get_device_properties(device), "uuid", device.index))
+
+
+def device_name(device: torch.device) -> str:
+    """Name of a device in results files: that of the GPU, or "cpu"."""
+    if device.type == "cpu":
+        return "cpu"
+    import torch
+
+    return torch.cuda.get_device_name(device)
 
 
 def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:

@@ -56,14 +56,12 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
     meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | dict(meta)
     meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history.curve(), meta["target_accuracy"])
     meta["target_accuracy"] = float(meta["target_accuracy"])
-    texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     tables = {"sites": sites, **schema.tables(history)}
     return file_image(
         schema.FORMAT,
         schema.FORMAT_VERSION,
         meta,
         schema.ATTRIBUTES,
-        texts,
         tables,
         schema.DESCRIPTIONS,
         schema.INDEX,
@@ -75,17 +73,18 @@ def file_image(
     version: int,
     meta: Mapping[str, Any],
     attributes: Mapping[str, schema.Attribute],
-    texts: Mapping[str, str],
     tables: Mapping[str, Table],
     docs: Mapping[str, str],
     index: Mapping[str, str],
 ) -> bytes:
-    """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables with their
-    descriptions and index columns, by the name of the table; a table with an index of two columns has none in `index`.
+    """The bytes of a results file: its attributes `meta`, with the input as the texts `input_toml` and `input_json`,
+    and its tables with their descriptions and index columns, by the name of the table; a table with an index of two
+    columns has none in `index`.
 
     Raises TypeError where a value in `meta` has another type than its default in `attributes`.
     """
     meta = {name: _stored(value) for name, value in meta.items()}
+    texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     for name, attribute in attributes.items():
         if type(meta[name]) is not type(attribute.default):
             raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")

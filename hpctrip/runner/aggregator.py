@@ -41,7 +41,7 @@ class Aggregator:
         records."""
         self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
         """Joules in these rounds of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
-        self.signals = np.zeros(self.ranks.size, dtype=np.int64)
+        self.received_signals = np.zeros(self.ranks.size, dtype=np.int64)
         """Number of the signal that every rank had received at the end of the last round, [ranks]; 0: none."""
 
     @property
@@ -92,10 +92,10 @@ class Aggregator:
                 f"{config_key('server', server)}: the model is no longer finite after round {draft.round}; "
                 f"lower server.lr (now {server.lr:g})"
             )
-        self.num_rounds += 1
-        self.signals = evaluated.integers["signal"]
         state, row = self.simulation.finish(draft, outcome)
+        self.received_signals = evaluated.integers["signal"]
         self._add_to_totals(row, trained, evaluated)
+        self.num_rounds += 1
         return state
 
     def _add_to_totals(self, row: RoundRow, trained: Tally, evaluated: Tally) -> None:
