@@ -86,7 +86,7 @@ def check(**run_input: Texts) -> None:
         new_model(experiment)
     world = simulation.world
     data = experiment.workload.described_data()
-    for warning in plausible.warnings(world, experiment.network):
+    for warning in plausible.warnings(world):
         click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
     for line in world.start:

@@ -88,10 +88,13 @@ class Registry(dict[str, type[Component]]):
     """Components of one sort by their kinds. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input
     type."""
 
-    def __init__(self, sort: str, default: str = "", required: Callable[..., Any] | None = None):
-        """`required` is the method of the base class that every class must define."""
+    def __init__(
+        self, sort: str, default: str = "", required: Callable[..., Any] | None = None, added: bool = False
+    ):
+        """`required` is the method of the base class that every class must define; `added` says that the tables had no
+        `kind` when runs were first stored, so that the default is left out of inputs as they are recorded."""
         super().__init__()
-        self.sort, self.default, self.required = sort, default, required
+        self.sort, self.default, self.required, self.added = sort, default, required, added
         _registries.append(self)
 
     def add(self, cls: type[Component]) -> type[Component]:

@@ -123,9 +123,15 @@ which is global, too."""
 
 
 def resolved(component: Component) -> Tables:
-    """Every field of a component as plain values, `kind` included."""
-    kind = {"kind": component.kind} if component.kind else {}
-    return kind | {name: _plain(getattr(component, name)) for name in type(component).model_fields}
+    """Every field of a component as plain values, `kind` included, but for the default of a table that had none before
+    (`Registry.added`): so that inputs of then and now are equal."""
+    tables = {"kind": component.kind} if component.kind else {}
+    for name, field in type(component).model_fields.items():
+        tables[name] = _plain(getattr(component, name))
+        owner = owner_of(field)
+        if isinstance(owner, Registry) and owner.added and tables[name]["kind"] == owner.default:
+            del tables[name]["kind"]
+    return tables
 
 
 def _plain(value: Any) -> Any:

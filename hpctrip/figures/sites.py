@@ -13,7 +13,7 @@ from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,16 +66,19 @@ def law(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(miles, Gbit/s, delay in s), [200] each, as the run's input has them; None where its sites do not follow it
     (those of a CSV may have bandwidths of their own)."""
     sites, up_bytes = run.sites, run.meta["update_bytes"]
+    keys = dict(run.input.get("network", {}))
+    if keys.pop("kind", DistanceNetwork.kind) != DistanceNetwork.kind:
+        return None
     try:
-        wan = Network.model_validate(run.input.get("network", {}))
+        wan = DistanceNetwork.model_validate(keys)
     except ValueError:
         return None
     auto = wan.update_bytes == "auto"
     down_bytes = 4.0 * (run.meta["num_params"] + run.meta["num_buffers"]) if auto else wan.update_bytes
 
     def of(distance_m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        bandwidth_bps = wan.bandwidth_bps(distance_m)
-        return bandwidth_bps, wan.comm_s(wan.propagation_s(distance_m), bandwidth_bps, up_bytes, down_bytes)
+        links = wan.links(distance_m, {})
+        return links.bandwidth_bps, links.transfer_s(slice(None), 0.0, up_bytes, down_bytes).alone_s
 
     recorded = sites["bandwidth_bps"], sites["comm_s"]
     if not np.allclose(recorded, of(sites["distance_m"]), rtol=1e-6, atol=0):

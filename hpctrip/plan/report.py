@@ -183,7 +183,7 @@ def warnings(plan: Plan) -> list[str]:
         lines.append(
             f"accuracy is measured on {seen} samples: its resolution is {1 / seen:.2g}, and its noise is larger"
         )
-    lines += plausible.warnings(world, e.network)
+    lines += plausible.warnings(world)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:

@@ -43,7 +43,7 @@ from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import NETWORKS
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
@@ -70,7 +70,8 @@ class Experiment(Component):
     file. A run records and compares their content."""
     sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
     """Number and positions of the sites."""
-    network: NotInTraining[Network] = Network()
+    network: NotInTraining[NETWORKS.field()] = Field(default_factory=dict, validate_default=True)
+    """The links between the sites and the aggregator."""
     power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
     throughput: NotInTraining[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
@@ -133,7 +134,7 @@ class Experiment(Component):
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
-        self.accounts.check(self.carbon, self.price, self.stop.budgets)
+        self.accounts.check({"carbon": self.carbon, "price": self.price}, self.stop.budgets)
         return num_sites
 
     def check(self) -> Simulation:
@@ -173,20 +174,8 @@ class Experiment(Component):
     def world(self, num_params: int, num_buffers: int = 0) -> World:
         """The simulated world, for a model with `num_params` parameters and `num_buffers` entries of buffers. Raises
         InputError where its files are unusable."""
-        return World.build(
-            self.sites,
-            self.network,
-            self.power,
-            self.throughput,
-            self.timing,
-            4.0 * (num_params + num_buffers),
-            self.seed,
-            self.faults,
-            self.compression.sent_fraction(num_params, num_buffers),
-            self.accounts,
-            self.carbon,
-            self.price,
-        )
+        sent_fraction = self.compression.sent_fraction(num_params, num_buffers)
+        return World.build(self, 4.0 * (num_params + num_buffers), sent_fraction)
 
     def simulation(
         self,

@@ -346,11 +346,11 @@ def site_columns(simulation: Simulation) -> dict[str, tuple[np.ndarray, str, str
     columns = {
         "site": (np.arange(len(world)), "1", "site index"),
         "distance_m": (world.distance_m, "m", "distance to the aggregator d_i"),
-        "bandwidth_bps": (world.bandwidth_bps, "bit/s", "WAN bandwidth B_i"),
-        "comm_s": (world.comm_s, "s", "communication delay L_i of the site alone (Eq. 3)"),
+        "bandwidth_bps": (world.links.bandwidth_bps, "bit/s", "WAN bandwidth B_i"),
+        "comm_s": (world.transfers(0.0).alone_s, "s", "communication delay L_i of the site alone (Eq. 3)"),
         "num_samples": (simulation.num_samples, "samples", "samples of the site's shard"),
         "work_s": (
-            world.work_s(simulation.num_visits, world.timing.seconds_per_sample),
+            world.hardware.work_s(simulation.num_visits, world.timing.seconds_per_sample),
             "s",
             "modelled compute time c_i of one round at full power",
         ),

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import Grams, Joules, spelled
+from hpctrip.base.units import J_PER_KWH, Grams, Joules, spelled
 from hpctrip.config.component import Component
 from hpctrip.sim.grid import SignalModel
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
 """A sum with its currency: "100 EUR"."""
-SPENT = ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that a run spends, of which there is an amount for each joule."""
+
+    name: str
+    """In input keys, such as `stop.max_energy`."""
+    column: str
+    """Its column in the results."""
+    unit: str
+    """Unit of the column, as in `base.units`; empty: the currency of the input."""
+    signal: str = ""
+    """Input table of the grid signal that gives its amount for a kilowatt-hour; empty: it is the energy itself."""
+    per_kwh: str = ""
+    """Field of `SiteView` with the values of this signal."""
+
+    def per_joule(self, sites: SiteView) -> np.ndarray:
+        """Its amount for a joule at every site, as seen, [N]; NaN where it is not known."""
+        if not self.signal:
+            return np.ones(len(sites))
+        return np.broadcast_to(getattr(sites, self.per_kwh), len(sites)) / J_PER_KWH
+
+
+ENERGY = Quantity("energy", "energy_j", "joules")
+CARBON = Quantity("carbon", "carbon_g", "grams", "carbon", "g_per_kwh")
+COST = Quantity("cost", "cost", "", "price", "cost_per_kwh")
+QUANTITIES = (ENERGY, CARBON, COST)
+ACTIVITIES = ("compute_energy_j", "wait_energy_j", "comm_energy_j")
+"""Columns of the results that are parts of the energy."""
+SPENT = (*ACTIVITIES, CARBON.column, COST.column)
 """Columns of the results that a round's bill fills, for each site and in total."""
-_BUDGETS = {"energy": ("energy_j", "joules"), "carbon": ("carbon_g", "grams"), "cost": ("cost", "")}
-"""{end of an input key: (column of the results that is summed, its unit)}."""
 
 
 class Budget(NamedTuple):
@@ -27,10 +57,9 @@ class Budget(NamedTuple):
 
     key: str
     """Input key with its table, e.g. "stop.max_energy"."""
-    column: str
-    """Column of the results that is summed."""
+    quantity: Quantity
     amount: float
-    """In the unit of that column."""
+    """In the unit of its column."""
     text: str
     """The amount with its unit, e.g. "500 kWh"."""
     currency: str
@@ -43,12 +72,12 @@ class Budget(NamedTuple):
 def budgets(table: str, prefix: str, component: Component) -> list[Budget]:
     """The budgets that an input table sets by its keys `prefix`energy, `prefix`carbon and `prefix`cost."""
     result = []
-    for name, (column, unit) in _BUDGETS.items():
-        value = getattr(component, prefix + name)
+    for quantity in QUANTITIES:
+        value = getattr(component, prefix + quantity.name)
         if value is not None:
-            amount, currency = (value, "") if unit else value.split()
-            text = spelled(value, unit) if unit else value
-            result.append(Budget(f"{table}.{prefix}{name}", column, float(amount), text, currency))
+            amount, currency = (value, "") if quantity.unit else value.split()
+            text = spelled(value, quantity.unit) if quantity.unit else value
+            result.append(Budget(f"{table}.{prefix}{quantity.name}", quantity, float(amount), text, currency))
     return result
 
 
@@ -83,16 +112,15 @@ class Accounts(Component):
         """The sites that have used up a budget after these rounds, [N] bool."""
         spent = np.zeros(num_sites, dtype=bool)
         for budget in self.site_budgets:
-            spent |= history.total_by_site(budget.column, num_sites) >= budget.amount
+            spent |= history.total_by_site(budget.quantity.column, num_sites) >= budget.amount
         return spent
 
-    def check(self, carbon: SignalModel, price: SignalModel, run_budgets: Iterable[Budget] = ()) -> None:
-        """InputError where a budget, of the run or of a site, is in another currency than the prices, or needs a grid
-        signal that is not set."""
-        signals = {"carbon_g": ("carbon", carbon), "cost": ("price", price)}
+    def check(self, signals: Mapping[str, SignalModel], run_budgets: Iterable[Budget] = ()) -> None:
+        """InputError where a budget, of the run or of a site, is in another currency than the prices, or needs one of
+        the grid signals {input table: signal} that is not set."""
         for budget in (*run_budgets, *self.site_budgets):
-            table, signal = signals.get(budget.column, ("", None))
-            if signal is not None and signal.kind == "none":
+            table = budget.quantity.signal
+            if table and signals[table].kind == "none":
                 raise InputError(
                     budget.key, f"needs the signal [{table}]", f"set {table}.kind, e.g. constant"
                 )

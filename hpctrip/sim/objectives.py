@@ -13,17 +13,17 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import J_PER_KWH, Grams, Joules, Seconds
+from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.energy import ENERGY, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 
 OBJECTIVES = Registry("objective", default="time")
 _TREND_ROUNDS = 5
 """Evaluations over which an objective takes the recent gain."""
-_COLUMNS = {"energy": "energy_j", "carbon": "carbon_g", "cost": "cost"}
-"""{quantity in the input: its column in the results, and in `Candidates`}."""
+_QUANTITIES = {quantity.name: quantity for quantity in QUANTITIES}
 _MAX_COST_RATIO = 1e3
 """A site's cost counts as at most this multiple of the median amount, and as at least its inverse, also where a site
 earns money."""
@@ -70,6 +70,17 @@ class CostAware(Objective):
     site_weight: float = Field(1.0, ge=0, le=100)
     """Weight of a site's own joules, grams or cost in the ranking: its score is divided by these to this power."""
 
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """{quantity: how much a site's own amount of it counts in the ranking now, from 0}."""
+        return {}
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray:
+        """Sites that spend little of what counts."""
+        preference = np.zeros(len(sites))
+        for quantity, weight in self.weights(sites, history).items():
+            preference += weight * self.cost_preference(own_spending(sites, quantity))
+        return preference
+
     def cost_preference(self, spent: np.ndarray) -> np.ndarray:
         """The preference [N] for sites each of which would spend `spent` [N] in a round of its own."""
         amounts = np.abs(spent[np.isfinite(spent) & (spent != 0)])
@@ -98,9 +109,9 @@ class Zeus(CostAware):
             cost = self.eta * weighed.energy_j + (1 - self.eta) * max_w * weighed.round_s
         return _gain_per(weighed.gain, np.where(_is_endless(weighed), np.inf, cost))
 
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that need few joules, by eta."""
-        return self.eta * self.cost_preference(own_spending(sites, "energy_j"))
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """Energy counts by eta."""
+        return {ENERGY: self.eta}
 
 
 @OBJECTIVES.add
@@ -126,13 +137,13 @@ class RelativeGain(CostAware):
         share = _gain_per(weighed.gain / (weighed.gain.max() or 1.0), energy_j)
         return weighed.efficiency * share**self.exchange
 
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that need few joules, by what they are worth."""
-        return self.exchange * self.cost_preference(own_spending(sites, "energy_j"))
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """Energy counts by what it is worth."""
+        return {ENERGY: self.exchange}
 
 
 @OBJECTIVES.add
-class Budget(CostAware):
+class WithinBudget(CostAware):
     """The most accuracy gain per second among the cohorts whose gain for what they spend would reach the target
     accuracy with what is left of every budget; where there is none, the most gain for what is spent. A cohort that
     spends nothing, or earns money, is within every budget."""
@@ -152,36 +163,38 @@ class Budget(CostAware):
         return self
 
     @property
-    def _budgets(self) -> dict[str, float]:
-        budgets = {column: getattr(self, quantity) for quantity, column in _COLUMNS.items()}
-        return {column: budget for column, budget in budgets.items() if budget is not None}
+    def _budgets(self) -> dict[Quantity, float]:
+        budgets = {quantity: getattr(self, quantity.name) for quantity in QUANTITIES}
+        return {quantity: budget for quantity, budget in budgets.items() if budget is not None}
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
         needs = self._needs(sites, history)
-        spent = {name: getattr(weighed, name) for name in needs}
-        lasts = [_gain_per(weighed.gain, spent[name]) / need for name, need in needs.items()]
+        spent = {quantity: getattr(weighed, quantity.column) for quantity in needs}
+        lasts = [_gain_per(weighed.gain, spent[quantity]) / need for quantity, need in needs.items()]
         scarcest = np.min(np.where(np.array([*spent.values()]) <= 0, np.inf, lasts), axis=0)
         return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
 
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that spend little, the more the scarcer the budget is: not at all where the gain of the last rounds for
-        what they spent would leave all of it over."""
-        preference = np.zeros(len(sites))
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """Each budget counts the more the scarcer it is: not at all where the gain of the last rounds for what they
+        spent would leave all of it over."""
+        weights = {}
         gain, rows = history.recent_gain(_TREND_ROUNDS)
-        for name, need in self._needs(sites, history).items():
-            spent = sum(getattr(row, name) for row in rows)
+        for quantity, need in self._needs(sites, history).items():
+            spent = sum(getattr(row, quantity.column) for row in rows)
             if rows and spent <= 0:
                 continue  # nothing was spent, or money was earned
-            pressure = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
-            preference += pressure * self.cost_preference(own_spending(sites, name))
-        return preference
+            weights[quantity] = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
+        return weights
 
-    def _needs(self, sites: SiteView, history: History) -> dict[str, float]:
-        """{budget: accuracy that has to be gained for each joule, gram or coin that is left of it}."""
+    def _needs(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """{quantity: accuracy that has to be gained for each joule, gram or coin that is left of it}."""
         gain = _needed_gain(sites, history)
-        left = {name: budget - history.total(name) for name, budget in self._budgets.items()}
-        return {name: gain / max(rest, 1e-9 * self._budgets[name]) for name, rest in left.items()}
+        needs = {}
+        for quantity, budget in self._budgets.items():
+            left = budget - history.total(quantity.column)
+            needs[quantity] = gain / max(left, 1e-9 * budget)
+        return needs
 
 
 @OBJECTIVES.add
@@ -202,15 +215,15 @@ class Deadline(CostAware):
             return weighed.efficiency
         # a price may be below 0: then the most money for a gain is the best
         with np.errstate(divide="ignore", invalid="ignore"):  # no gain is never in time
-            spent = getattr(weighed, _COLUMNS[self.least]) / weighed.gain
+            spent = getattr(weighed, _QUANTITIES[self.least].column) / weighed.gain
         return np.where(in_time, -spent, -np.inf)
 
-    def preference(self, sites: SiteView, history: History) -> np.ndarray:
-        """Sites that spend little, the more the faster the last rounds were than the deadline asks for."""
+    def weights(self, sites: SiteView, history: History) -> dict[Quantity, float]:
+        """The quantity counts the more the faster the last rounds were than the deadline asks for."""
         need, (gain, rows) = self._need(sites, history), history.recent_gain(_TREND_ROUNDS)
         took_s = sum(row.makespan_s for row in rows)
         slack = 1 - need * took_s / gain if gain > 0 else float(not rows)
-        return np.clip(slack, 0, 1) * self.cost_preference(own_spending(sites, _COLUMNS[self.least]))
+        return {_QUANTITIES[self.least]: np.clip(slack, 0, 1)}
 
     def _need(self, sites: SiteView, history: History) -> float:
         """Accuracy that has to be gained in every second that is left; inf where none is."""
@@ -224,27 +237,20 @@ def _gain_per(gain: np.ndarray, spent: np.ndarray) -> np.ndarray:
         return np.where(gain > 0, gain / spent, 0.0)
 
 
-def own_spending(sites: SiteView, name: str) -> np.ndarray:
-    """Joules, grams or money ("energy_j", "carbon_g", "cost") that each site would spend by itself, [N]: for its work
-    (by the aggregate-throughput clock, that of all sites) and its transfer, without waiting; inf without power.
-    InputError where the grid signal of `name` is not known."""
-    throughput = sites.throughput_fraction
+def own_spending(sites: SiteView, quantity: Quantity) -> np.ndarray:
+    """The amount of a quantity that each site would spend by itself, [N]: for its work (by the aggregate-throughput
+    clock, that of all sites) and its transfer, without waiting; inf without power. InputError where the grid signal of
+    the quantity is not known."""
+    per_joule, throughput = quantity.per_joule(sites), sites.throughput_fraction
+    if np.isnan(per_joule).any():
+        table = quantity.signal
+        raise InputError(
+            "policy.objective", f"needs the signal [{table}]", f"set {table}.kind, e.g. constant"
+        )
     work_s = sites.work_s.sum() if sites.clock == "aggregate-throughput" else sites.work_s
     with np.errstate(divide="ignore", invalid="ignore"):
         joules = sites.busy_w * work_s / throughput + sites.comm_energy_j
-        return np.where(throughput > 0, joules * _per_joule(sites, name), np.inf)
-
-
-def _per_joule(sites: SiteView, name: str) -> np.ndarray:
-    """Joules, grams or money per joule at every site, [N]."""
-    if name == "energy_j":
-        return np.ones(len(sites))
-    table, values = ("carbon", sites.g_per_kwh) if name == "carbon_g" else ("price", sites.cost_per_kwh)
-    per_joule = np.broadcast_to(values, len(sites)) / J_PER_KWH
-    if np.isnan(per_joule).any():
-        problem = f"needs the signal [{table}]"
-        raise InputError("policy.objective", problem, f"set {table}.kind, e.g. constant")
-    return per_joule
+        return np.where(throughput > 0, joules * per_joule, np.inf)
 
 
 def _is_endless(weighed: Candidates) -> np.ndarray:

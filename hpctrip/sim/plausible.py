@@ -9,17 +9,16 @@ import numpy as np
 
 from hpctrip.base.units import HOUR_S
 from hpctrip.sim.grid.signals import unusual
-from hpctrip.sim.network import Network
-from hpctrip.sim.world import World, site_name
+from hpctrip.sim.world import World
 
 LONG_RTT_S = 1.0
 """A longer round-trip time is probably in milliseconds: one by a geostationary satellite is 0.6 s."""
 
 
-def warnings(world: World, network: Network) -> list[str]:
+def warnings(world: World) -> list[str]:
     """One line for each value that is probably a mistake, such as one in a wrong unit."""
     signals = (unusual(table, signal, world.accounts.currency) for table, signal in world.signals.items())
-    return [*network.warnings(), *world.supply.warnings(), *chain(*signals), *_of_sites(world)]
+    return [*world.network.warnings(), *world.supply.warnings(), *chain(*signals), *_of_sites(world)]
 
 
 def power_at_start(world: World) -> str:
@@ -33,14 +32,15 @@ def _of_sites(world: World) -> Iterator[str]:
     columns, number = world.site_columns, len(world)
     rtt_s, names = columns.get("rtt_s", np.zeros(number)), columns.get("name", np.full(number, ""))
     if (slow := np.flatnonzero(rtt_s > LONG_RTT_S)).size:
-        first = f"{rtt_s[slow[0]]:g} s at {site_name(world, slow[0])}"
+        first = f"{rtt_s[slow[0]]:g} s at {world.site_name(slow[0])}"
         yield (
             f"sites: the round-trip time is above {LONG_RTT_S:g} s at {len(slow)} of {number} sites, such as {first}; "
             "name its column rtt_ms if it holds milliseconds"
         )
-    if (slow := np.flatnonzero(world.comm_s > HOUR_S)).size:
-        rate = f"{world.bandwidth_bps[slow[0]]:g} bit/s"
-        first = f"{world.comm_s[slow[0]] / HOUR_S:.3g} h at {rate} at {site_name(world, slow[0])}"
+    comm_s = world.transfers(0.0).alone_s
+    if (slow := np.flatnonzero(comm_s > HOUR_S)).size:
+        rate = f"{world.links.bandwidth_bps[slow[0]]:g} bit/s"
+        first = f"{comm_s[slow[0]] / HOUR_S:.3g} h at {rate} at {world.site_name(slow[0])}"
         yield (
             f"network: a transfer takes more than an hour at {len(slow)} of {number} sites, such as {first}; check "
             "network.update_bytes, and the unit of the sites' bandwidth and round-trip time"

@@ -187,19 +187,23 @@ class Trace(PowerModel):
             domain[named] = traces_named(sites["power_trace"][named], traces.names)
         offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)
         offset = offset if self.offsets else np.zeros_like(offset)
-        supply = TraceSupply(traces, 1.0 - traces.value, domain, offset, self.at_end)
-        if not self.offsets:
-            supply.calendar = traces.calendar("power", self.start)
-        return supply
+        calendar = None if self.offsets else traces.calendar("power", self.start)
+        return TraceSupply(traces, 1.0 - traces.value, domain, offset, self.at_end, calendar)
 
 
 class TraceSupply(PowerSupply):
     """A supply that follows `traces`: site i has the `values` [D, T] of domain[i], `offset[i]` steps later."""
 
     def __init__(
-        self, traces: Series, values: np.ndarray, domain: np.ndarray, offset: np.ndarray, at_end: str
+        self,
+        traces: Series,
+        values: np.ndarray,
+        domain: np.ndarray,
+        offset: np.ndarray,
+        at_end: str,
+        calendar: Calendar | None = None,
     ):
-        self.traces = traces
+        self.traces, self.calendar = traces, calendar
         self.step_s = traces.step_s
         self.synthetic = traces.synthetic
         self._domain, self._offset, self._at_end = domain, offset, at_end
@@ -290,9 +294,7 @@ class CsvPower(PowerModel):
                 f'set sites.num_sites = {len(traces.names)}, or name them in a file (sites.kind = "csv")',
             )
         column = traces_named(wanted, traces.names) if is_named else np.arange(len(full_power_w))
-        supply = SitePower(self, traces, column, is_fraction[column], full_power_w)
-        supply.calendar = traces.calendar("power", self.start)
-        return supply
+        return SitePower(self, traces, column, is_fraction[column], full_power_w)
 
 
 class SitePower(TraceSupply):
@@ -306,7 +308,8 @@ class SitePower(TraceSupply):
         is_fraction: np.ndarray,
         full_power_w: np.ndarray,
     ):
-        super().__init__(traces, traces.value, column, np.zeros_like(column), model.at_end)
+        calendar = traces.calendar("power", model.start)
+        super().__init__(traces, traces.value, column, np.zeros_like(column), model.at_end, calendar)
         self._is_used, self._path = model.meaning == "used", model.path
         whole_w = full_power_w if model.capacity_w is None else np.full(len(column), model.capacity_w)
         self._whole, self._unit = np.where(is_fraction, 1.0, whole_w), np.where(is_fraction, "", " W")

@@ -11,6 +11,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, config_key
+from hpctrip.sim.energy import QUANTITIES
 from hpctrip.sim.forecast import PERSISTENCE, Forecast, Observations, newest_apart
 from hpctrip.sim.rounds import History, longest_s
 from hpctrip.sim.view import SiteView
@@ -69,26 +70,25 @@ class Profiler(Component):
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
-        busy_w, waiting_w = world.draw_w(power)
+        busy_w, waiting_w = world.hardware.draw_w(power)
         return SiteView(
             power_fraction=power,
-            throughput_fraction=world.throughput_of(power),
+            throughput_fraction=world.hardware.throughput(power),
             comm_s=comm_s,
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
-            link_s=world.link_s,
+            link_s=world.transfers(clock_s).link_s,
             clock=world.timing.clock,
             deadline_s=world.deadline_s,
             busy_w=busy_w,
             waiting_w=waiting_w,
             released=world.accounts.waiting == "released",
             comm_energy_j=world.comm_energy_j,
-            g_per_kwh=world.signals["carbon"].at(clock_s),
-            cost_per_kwh=world.signals["price"].at(clock_s),
-            full_power_w=world.throughput.full_power_w() * float(world.size.mean()),
+            full_power_w=world.hardware.mean_full_power_w,
             clock_s=clock_s,
             target_accuracy=target_accuracy,
+            **{q.per_kwh: world.signals[q.signal].at(clock_s) for q in QUANTITIES if q.signal},
         )
 
     def _observed(
@@ -110,7 +110,7 @@ class Profiler(Component):
         return [(index, index * self.interval_s) for index in range(oldest, newest + 1)]
 
     def _observe(self, world: World, index: int, time_s: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        power, comm_s = world.power_fraction(time_s), world.comm_s
+        power, comm_s = world.power_fraction(time_s), world.transfers(time_s).alone_s
         if self.power_noise or self.delay_noise:
             rng = stream(seed, "profiler", index)
             power_error, comm_error = rng.standard_normal((2, len(world)))

@@ -167,7 +167,7 @@ class History:
 
     rows: tuple[RoundRow, ...] = ()
     _running: dict[Any, tuple[int, Any]] = field(default_factory=dict, repr=False, compare=False)
-    """{key: (number of rows that are in it, value)} of `running`."""
+    """{key: (number of rows that are in it, value)} of `running`: only saved work, as the rows determine the values."""
 
     def appended(self, row: RoundRow) -> History:
         """The history with one more round."""

@@ -21,6 +21,8 @@ from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
 
 SITES = Registry("sites", default="powerlaw")
+Sites = np.ndarray | slice
+"""Indices of sites [n], or all of them."""
 
 
 class SitePlacement(Component):
@@ -39,7 +41,8 @@ class SitePlacement(Component):
         return {}
 
     def check_columns(self, used: Collection[str]) -> None:
-        """InputError where the sites' file has a column that nothing reads; `used` are those of the grid's signals."""
+        """InputError where the sites' file has a column that nothing reads; `used` are those that other tables name by
+        their `site_column`."""
 
     def drawn(self) -> list[str]:
         """Descriptions of the values that the sites' file leaves open, and of what takes their place."""
@@ -271,3 +274,9 @@ _ELSE = {
 def _first_known(origins: Mapping[str, np.ndarray]) -> np.ndarray:
     """[N]: number of the first of the arrays [N] that is not NaN."""
     return np.isnan(np.stack([*origins.values()])).argmin(axis=0)
+
+
+def known(columns: Mapping[str, np.ndarray], name: str, otherwise: np.ndarray) -> np.ndarray:
+    """The values of a column of the sites [N], and `otherwise` [N] where it is NaN or absent."""
+    values = columns.get(name)
+    return otherwise if values is None else np.where(np.isnan(values), otherwise, values)

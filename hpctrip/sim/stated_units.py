@@ -34,21 +34,21 @@ def power_unit(place: str, column: str, unit: PowerUnit | None) -> tuple[str, Po
     match = _NAME.fullmatch(column)
     site, end = filter(None, match.groups()) if match else (column, "")
     inner = [word for word in re.split(r"[-_. ()\[\]]+", site)[1:] if len(word) > 1]  # as in load_mw_mean
-    told = next((_POWER_ENDS[word] for word in (end, *inner) if word in _POWER_ENDS), None)
+    stated = next((_POWER_ENDS[word] for word in (end, *inner) if word in _POWER_ENDS), None)
     what = f"the column {column!r}"
-    if told is None:
+    if stated is None:
         for word, form in product((end, *inner), _OTHER_POWER):
             if re.fullmatch(form, word, re.IGNORECASE):
                 problem, way_out = _OTHER_POWER[form].replace("{}", site).split(": ", 1)
                 raise InputError(place, f"{what} {problem}", way_out)
-    if None not in (unit, told) and unit != told:
+    if None not in (unit, stated) and unit != stated:
         way_out = "leave power.unit out, or take the unit out of the name"
-        raise InputError(place, f"{what} is in {told} by its name, but power.unit = {unit!r}", way_out)
+        raise InputError(place, f"{what} is in {stated} by its name, but power.unit = {unit!r}", way_out)
     if end in _POWER_ENDS:
         return site, _POWER_ENDS[end]
     if unit is None:
         way_out = (
-            f'set power.unit = "{told or "kW"}" (or one of {", ".join(POWER)}), or name it e.g. {column}_kw'
+            f'set power.unit = "{stated or "kW"}" (or one of {", ".join(POWER)}), or name it e.g. {column}_kw'
         )
         raise InputError(place, f"{what} does not tell its unit", way_out)
     return column, unit
@@ -91,15 +91,15 @@ def check_per_kwh(table: str, column: str, unit: str | None) -> None:
     if unit not in (None, *units):
         raise InputError(f"{key} = {unit!r}", "is a mass", f"give {' or '.join(map(repr, units))}")
     name = unicodedata.normalize("NFKC", column).lower()
-    told: str | None = unit
+    stated: str | None = unit
     if column != OWN_COLUMN and (energy := re.search(_ENERGY, name)):
         amount = re.search(f"({_AMOUNTS[table]}){_BETWEEN}{_ENERGY}", name)
         of = _CANONICAL.get(amount[1], amount[1]) if amount else (unit or "").rpartition("per ")[0].strip()
-        told = f"{of} per {energy[1].upper().replace('K', 'k')}Wh".strip()
-    if unit is not None and PER_KWH[unit] == PER_KWH.get(told):
+        stated = f"{of} per {energy[1].upper().replace('K', 'k')}Wh".strip()
+    if unit is not None and PER_KWH[unit] == PER_KWH.get(stated):
         return
     problem = "does not tell its unit" if unit is None else f"is in another unit than {key} = {unit!r}"
     way_out = f"set {key} to {' or '.join(map(repr, units))}"
-    if told is not None:
-        way_out = f"set {key} = {told!r}" if told in units else "convert it, and rename the column"
+    if stated is not None:
+        way_out = f"set {key} = {stated!r}" if stated in units else "convert it, and rename the column"
     raise InputError(place, problem, way_out)

@@ -28,8 +28,9 @@ from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.stop import Stop
+from hpctrip.sim.timing import RoundTimes
 from hpctrip.sim.view import SiteView
-from hpctrip.sim.world import World, bill, round_times
+from hpctrip.sim.world import World
 
 NOBODY_LEFT = "nobody left to ask"
 """Stop reason of a run whose sites have spent their budgets; the budgets follow it."""
@@ -57,17 +58,23 @@ class Draft:
     world: World
     """The world in this round: sites that have spent a budget are out."""
     view: SiteView
-    cohort: np.ndarray
+    times: RoundTimes
+    """The cohort and its times."""
     candidates: Candidates | None
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
     local_work: int
     """Training of each site, as a multiple of that of [train]."""
-    compute_s: np.ndarray
-    comm_s: np.ndarray
-    status: np.ndarray
-    """Fate of each site's update: a `Status`."""
-    makespan_s: float
+
+    @property
+    def cohort(self) -> np.ndarray:
+        """Site indices."""
+        return self.times.cohort
+
+    @property
+    def arriving(self) -> np.ndarray:
+        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
+        return self.times.arriving
 
     @property
     def work_s(self) -> np.ndarray:
@@ -78,17 +85,6 @@ class Draft:
     def round(self) -> int:
         """Its number, from 1."""
         return self.before.round + 1
-
-    @property
-    def straggler(self) -> int:
-        """Position in the cohort of the site that finished last."""
-        finish_s = self.compute_s + self.comm_s
-        return int(np.where(self.status == Status.OUT, -np.inf, finish_s).argmax())
-
-    @property
-    def arriving(self) -> np.ndarray:
-        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
-        return np.flatnonzero(self.status == Status.ARRIVED)
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ class Simulation:
         if self.world.timing.compute == "measured" and history.last is not None:
             cohort = history.last.cohort
             seconds_per_sample = float(cohort.train_wall_s.sum() / cohort.num_samples.sum())
-        return self.world.work_s(self.num_visits, seconds_per_sample)
+        return self.world.hardware.work_s(self.num_visits, seconds_per_sample)
 
     def decide(self, view: SiteView, history: History) -> Decision:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
@@ -155,9 +151,9 @@ class Simulation:
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this cohort."""
         cohort, work, world = decision.cohort, decision.local_work, self.world.after(state.history)
-        times = round_times(world, state.round + 1, state.clock_s, cohort, work * view.work_s)
-        weights = self.weights(cohort, times["status"] == Status.ARRIVED)
-        return Draft(state, world, view, cohort, decision.candidates, weights, work, **times)
+        times = world.times(state.round + 1, state.clock_s, cohort, work * view.work_s)
+        weights = self.weights(cohort, times.status == Status.ARRIVED)
+        return Draft(state, world, view, times, decision.candidates, weights, work)
 
     def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
         """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
@@ -188,7 +184,7 @@ class Simulation:
         """The row of the round: its decision, its times, its costs and the outcome of training."""
         if draft.world.timing.compute == "measured":
             draft = _of_measured_work(draft, outcome.train_wall_s)
-        before, loss, straggler = draft.before, outcome.eval_loss, draft.straggler
+        before, times, loss = draft.before, draft.times, outcome.eval_loss
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         cohort = _cohort_round(draft, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
@@ -197,18 +193,18 @@ class Simulation:
             cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world)
         )
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
-        clock_s = before.clock_s + draft.makespan_s
+        clock_s = before.clock_s + times.makespan_s
         row = RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
             clock_s=clock_s,
-            makespan_s=draft.makespan_s,
+            makespan_s=times.makespan_s,
             num_sites=len(cohort.site),
             num_arrived=len(weights),
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
-            straggler=int(cohort.site[straggler]),
-            straggler_compute_s=float(draft.compute_s[straggler]),
-            straggler_comm_s=float(draft.comm_s[straggler]),
+            straggler=int(cohort.site[times.straggler]),
+            straggler_compute_s=float(times.compute_s[times.straggler]),
+            straggler_comm_s=float(times.comm_s[times.straggler]),
             num_samples=int(visits.sum()),
             accuracy=accuracy,
             eval_correct=outcome.eval_correct,
@@ -237,21 +233,21 @@ class Simulation:
 
 def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:
     """The part of the row with an entry for each site of the cohort."""
-    world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
-    status = np.where(outcome.diverged, Status.DIVERGED, draft.status)
-    trained, arrived = draft.status == Status.ARRIVED, status == Status.ARRIVED
-    power_fraction = world.power_fraction(start_s)
+    world, times, cohort = draft.world, draft.times, draft.cohort
+    status = np.where(outcome.diverged, Status.DIVERGED, times.status)
+    trained, arrived = times.status == Status.ARRIVED, status == Status.ARRIVED
+    power_fraction = world.power_fraction(times.start_s)
     return CohortRound(
         site=cohort,
         num_samples=np.where(trained, draft.local_work * num_visits[cohort], 0),
         power_fraction=power_fraction[cohort],
-        throughput_fraction=world.throughput_of(power_fraction)[cohort],
+        throughput_fraction=world.hardware.throughput(power_fraction)[cohort],
         seen_power_fraction=draft.view.power_fraction[cohort],
-        compute_s=draft.compute_s,
-        comm_s=draft.comm_s,
+        compute_s=times.compute_s,
+        comm_s=times.comm_s,
         train_wall_s=outcome.train_wall_s,
         status=status,
-        **bill(world, start_s, cohort, draft.compute_s, draft.comm_s, draft.status, draft.makespan_s),
+        **world.bill(times),
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()
@@ -262,15 +258,14 @@ def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> Coh
 def _of_measured_work(draft: Draft, train_wall_s: np.ndarray) -> Draft:
     """The draft with the times of a cohort whose work took so long at full power, [k]."""
     work_s = draft.work_s.copy()
-    work_s[draft.cohort] = train_wall_s / draft.world.size[draft.cohort]
-    times = round_times(draft.world, draft.round, draft.before.clock_s, draft.cohort, work_s)
-    return replace(draft, **times)
+    work_s[draft.cohort] = train_wall_s / draft.world.hardware.size[draft.cohort]
+    return replace(draft, times=draft.world.times(draft.round, draft.times.start_s, draft.cohort, work_s))
 
 
 def _forecast_error(draft: Draft) -> float:
     """Mean over the sites of |believed power - true mean power| while the cohort computed."""
-    start_s, frozen = draft.before.clock_s, draft.world.timing.power == "frozen"
-    span_s = 0.0 if frozen else longest_s(draft.compute_s)
+    start_s, frozen = draft.times.start_s, draft.world.timing.power == "frozen"
+    span_s = 0.0 if frozen else longest_s(draft.times.compute_s)
     true = draft.world.mean_power_fraction(start_s, start_s + span_s)
     return float(np.abs(draft.view.power_fraction - true).mean())
 

@@ -59,6 +59,6 @@ class Stop(Component):
         if self.max_wall_s is not None and sum(r.wall_s for r in history.rows) >= self.max_wall_s:
             return f"max_wall_s = {self.max_wall_s:g}"
         for budget in self.budgets:
-            if history.total(budget.column) >= budget.amount:
+            if history.total(budget.quantity.column) >= budget.amount:
                 return str(budget)
         return ""

@@ -8,6 +8,7 @@ aggregator's view, in which power stays as it is. Shapes: N sites, k sites in th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
@@ -16,8 +17,9 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, spans
-from hpctrip.base.units import J_PER_KWH, Seconds
+from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
+from hpctrip.sim.energy import QUANTITIES
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.view import SiteView
 
@@ -27,6 +29,34 @@ MOST_STEPS = 100_000
 """Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
 _BLOCK = 2**17
 """Numbers of sites times prefixes that are computed at once."""
+
+
+@dataclass(frozen=True)
+class RoundTimes:
+    """Simulated times of one round, before it is trained. Arrays [k] in the policy's order."""
+
+    start_s: float
+    cohort: np.ndarray
+    """Site indices."""
+    compute_s: np.ndarray
+    """Seconds that each site computes; inf: not done by the deadline, or not asked."""
+    comm_s: np.ndarray
+    """L_i as the round has it."""
+    status: np.ndarray
+    """Fate of each site's update: a `Status`."""
+    makespan_s: float
+    """Length of the round."""
+
+    @property
+    def straggler(self) -> int:
+        """Position in the cohort of the site that finished last."""
+        finish_s = self.compute_s + self.comm_s
+        return int(np.where(self.status == Status.OUT, -np.inf, finish_s).argmax())
+
+    @property
+    def arriving(self) -> np.ndarray:
+        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
+        return np.flatnonzero(self.status == Status.ARRIVED)
 
 
 class Timing(Component):
@@ -222,13 +252,11 @@ def return_s(sites: SiteView, num_sites: int = 1) -> np.ndarray:
 
 
 def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]:
-    """Joules, grams and money of a round of every prefix of `order` [n], as far as they are known: {"energy_j": [n],
-    "carbon_g": [n], "cost": [n]}; inf where the round would never end. Sites compute as long as `timing.clock` says,
+    """The amounts of `QUANTITIES` that a round of every prefix of `order` [n] spends: {their columns: [n]}, NaN where
+    they are not known, inf where the round would never end. Sites compute as long as `timing.clock` says,
     then wait until its round is over or, where they are released, until their update is sent; powers stay as they are
     seen."""
-    per_kwh = {"carbon_g": sites.g_per_kwh, "cost": sites.cost_per_kwh}
-    rates = {name: np.broadcast_to(rate, len(sites))[order] / J_PER_KWH for name, rate in per_kwh.items()}
-    rates = {"energy_j": np.ones(len(order)), **rates}
+    rates = {quantity.column: quantity.per_joule(sites)[order] for quantity in QUANTITIES}
     round_s = prefix_round_s(sites, order, sites.clock)
     if np.isinf(sites.deadline_s) or np.array_equal(round_s, _prefix_back_s(sites, order, sites.clock)):
         return _spending_of_all(sites, order, rates)

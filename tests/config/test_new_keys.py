@@ -12,7 +12,7 @@ LIST = Path(__file__).with_name("keys_of_identities.txt")
 
 def counted_keys(cls: type[Component], prefix: str = "") -> Iterator[str]:
     """The keys of a table that are part of every identity, `table=kind.key` where a kind chooses them: those that are
-    neither `Added` nor change no result."""
+    neither `Added` nor change no result. `table.kind` is one, unless the registry was added."""
     for name, field in cls.model_fields.items():
         owner, key = owner_of(field), prefix + name
         if is_neutral(field):
@@ -22,6 +22,8 @@ def counted_keys(cls: type[Component], prefix: str = "") -> Iterator[str]:
         if isinstance(owner, NamedTables):
             owner = owner.registry
         if isinstance(owner, Registry):
+            if not owner.added:
+                yield f"{key}.kind"
             for kind, chosen in owner.items():
                 if is_own(chosen):
                     yield from counted_keys(chosen, f"{key}={kind}.")

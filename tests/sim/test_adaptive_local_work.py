@@ -94,7 +94,7 @@ def test_the_clock_charges_the_work_and_the_samples_are_as_many(simulation):
     """200 sites of 100 s of work; a round of three times that takes 300 s, and the view stays that of one time."""
     rounds, state = simulation(), State()
     draft = rounds.draft(state, rounds.view(state), Decision(np.arange(4), local_work=3))
-    assert draft.makespan_s == 300 and draft.work_s.tolist() == [300.0] * 200
+    assert draft.times.makespan_s == 300 and draft.work_s.tolist() == [300.0] * 200
     state, row = rounds.finish(draft, Outcome.assumed(np.zeros(4)))
     assert (row.local_work, row.num_samples, state.clock_s) == (3, 1200, 300)
     assert row.cohort.num_samples.tolist() == [300] * 4 and row.cohort.compute_s.tolist() == [300.0] * 4

@@ -131,15 +131,15 @@ NONE, PRICED = SIGNALS["none"](), CONSTANT(per_kwh=1.0)
 )
 def test_a_budget_of_what_is_not_counted_is_refused(amount, end, table):
     with pytest.raises(InputError, match=rf"stop.max_{end}: needs the signal \[{table}\]"):
-        Accounts().check(NONE, NONE, Stop(**{f"max_{end}": amount}).budgets)
+        Accounts().check({"carbon": NONE, "price": NONE}, Stop(**{f"max_{end}": amount}).budgets)
     with pytest.raises(InputError, match=rf"accounts.site_max_{end}: needs the signal \[{table}\]"):
-        Accounts(**{f"site_max_{end}": amount}).check(NONE, NONE)
+        Accounts(**{f"site_max_{end}": amount}).check({"carbon": NONE, "price": NONE})
 
 
 def test_a_budget_in_another_currency_is_refused():
-    Accounts(currency="USD").check(PRICED, PRICED, Stop(max_cost="5 USD").budgets)
+    Accounts(currency="USD").check({"carbon": PRICED, "price": PRICED}, Stop(max_cost="5 USD").budgets)
     with pytest.raises(InputError, match=r"site_max_cost = '5 USD': costs are in EUR"):
-        Accounts(site_max_cost="5 USD").check(PRICED, PRICED)
+        Accounts(site_max_cost="5 USD").check({"carbon": PRICED, "price": PRICED})
 
 
 @pytest.mark.parametrize("text", ["5", "5 euros", "EUR 5", "-5 EUR", "nan EUR"])

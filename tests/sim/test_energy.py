@@ -17,12 +17,11 @@ from hpctrip.base.units import parse
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import bill, round_times
 
 SITE = {"num_gpus": 10, "gpu_power_w": 100.0, "idle_w": 20.0, "pue": 2.0}
 """2 kW at full power, of which 400 W stay while all GPUs wait."""
@@ -45,7 +44,7 @@ class Zones(SignalModel):
         return GridSignal(list(map(str, range(num_sites))), series, np.arange(num_sites), True)
 
 
-NETWORK = Network(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e30)
+NETWORK = DistanceNetwork(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e30)
 """Sending takes no time, though its bytes cost energy."""
 
 
@@ -68,10 +67,10 @@ def world(power=None, throughput="linear", timing=None, accounts=None, tmp_path=
 def billed(world, samples, start_s=0.0):
     """The times and the bill of a round of all sites, which have so many samples."""
     cohort = np.arange(len(world))
-    times = round_times(world, 1, start_s, cohort, np.array(samples, dtype=float))
-    costs = bill(world, start_s, cohort, **times)
+    times = world.times(1, start_s, cohort, np.array(samples, dtype=float))
+    costs = world.bill(times)
     energy_j = sum(costs[name] for name in ("compute_energy_j", "wait_energy_j", "comm_energy_j"))
-    return SimpleNamespace(**times, **costs, energy_j=energy_j)
+    return SimpleNamespace(**vars(times), **costs, energy_j=energy_j)
 
 
 def test_a_site_computes_and_then_waits_for_the_straggler():
@@ -167,7 +166,7 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
     keys = {"num_gpus": 50, "pue": 1.3} | ({"idle_w": 30.0} if kind != "clocks" else {})
     sites = build_world(
         sites_at(len(fractions), 1e6, 9e6),
-        network=Network(update_bytes=0.0, propagation_m_per_s=1e6),
+        network=DistanceNetwork(update_bytes=0.0, propagation_m_per_s=1e6),
         power=Steps(fractions=[[max(f, 0.1) for f in row] for row in fractions], step_s=step_s),
         throughput=THROUGHPUT_MODELS[kind](**keys).resolve(),
         timing=Timing(seconds_per_sample=1.0, clock=clock),
@@ -182,8 +181,8 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
         middle_s = (left_s + right_s) / 2
         power = sites.power_fraction(middle_s)
         computing = middle_s < start_s + spent.compute_s
-        joules[0] += np.where(computing, sites.throughput.busy_w(power), 0) * (right_s - left_s)
-        joules[1] += np.where(computing, 0, sites.throughput.waiting_w(power)) * (right_s - left_s)
+        joules[0] += np.where(computing, sites.hardware.draw_w(power)[0], 0) * (right_s - left_s)
+        joules[1] += np.where(computing, 0, sites.hardware.draw_w(power)[1]) * (right_s - left_s)
     assert spent.compute_energy_j == pytest.approx(joules[0], rel=1e-9)
     assert spent.wait_energy_j == pytest.approx(joules[1], rel=1e-9, abs=1e-6)
 

@@ -9,10 +9,10 @@ from worlds import world as build_world
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS, Hardware
 from hpctrip.sim.hardware.base import MEASURED_CURVES, Capped, Gpus, Linear
 from hpctrip.sim.hardware.operating_points import Clocks, Curve
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerToCost
@@ -236,7 +236,7 @@ def test_a_table_that_is_none_is_refused(tmp_path, text, problem):
 
 def world(power, throughput):
     """Near sites of 1 s of communication."""
-    return build_world(3, network=Network(update_bytes=1e9 / 8), power=power, throughput=throughput)
+    return build_world(3, network=DistanceNetwork(update_bytes=1e9 / 8), power=power, throughput=throughput)
 
 
 @pytest.fixture
@@ -260,11 +260,11 @@ def test_a_site_of_other_gpus_is_as_if_all_sites_had_as_many(kind, tmp_path):
         return THROUGHPUT_MODELS[kind](num_gpus=num_gpus, **watts).resolve()
 
     sites = build_world(sites_of(tmp_path, *numbers), throughput=hardware(100))
-    fraction, drawn_w = sites.throughput_of(power), np.array(sites.draw_w(power))
+    fraction, drawn_w = sites.hardware.throughput(power), np.array(sites.hardware.draw_w(power))
     for site, number in enumerate(numbers):
         assert fraction[site] == hardware(number).fraction(power)[site]
         assert drawn_w[:, site] == pytest.approx(
-            [w[site] for w in hardware(number).checked_draw_w(power, np.ones(5))]
+            [w[site] for w in Hardware(hardware(number), np.ones(5)).draw_w(power)]
         )
 
 
@@ -272,7 +272,7 @@ def test_one_gpu_at_half_its_power_does_not_run_and_a_fraction_of_one_is_refused
     """Eq. 6 with the site's own N: floor(1 / 2) = 0 and floor(3 / 2) = 1."""
     gpus = THROUGHPUT_MODELS["gpus"]()
     sites = build_world(sites_of(tmp_path, 1, 3, 100), throughput=gpus)
-    assert sites.throughput_of(np.full(3, 0.5)).tolist() == [0, 1 / 3, 0.5]
+    assert sites.hardware.throughput(np.full(3, 0.5)).tolist() == [0, 1 / 3, 0.5]
     with pytest.raises(InputError, match=r"sites\.kind = 'csv': has a site of 2\.5 GPUs.*column gpus"):
         build_world(sites_of(tmp_path, 1, 2.5), throughput=gpus)
     assert len(build_world(sites_of(tmp_path, 1, 2.5))) == 2
@@ -291,7 +291,7 @@ def test_the_highest_power_is_not_the_highest_throughput(with_gpus):
     draft = rounds.begin(State())
     assert draft.cohort.tolist() == [1, 0, 2]  # by throughput 0 and 1 would tie, and 0 come first
     assert draft.view.throughput_fraction.tolist() == [0.5, 0.5, 0.25]
-    assert draft.compute_s.tolist() == [200, 200, 400]
+    assert draft.times.compute_s.tolist() == [200, 200, 400]
 
 
 def test_the_score_weighs_power(with_gpus):

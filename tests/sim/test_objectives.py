@@ -10,11 +10,11 @@ from worlds import played
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.energy import Accounts
+from hpctrip.sim.energy import ENERGY, Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.objectives import OBJECTIVES, own_spending
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
@@ -80,7 +80,7 @@ def test_what_a_prefix_spends_is_computing_and_waiting_for_its_slowest(view):
     assert spent["energy_j"].tolist() == [10_000 + 100 + 7, 10_000 + 1100 + 7 + 10_000 + 50 + 7]
     assert spent["carbon_g"] == pytest.approx([10_107e-4, 11_107e-4])
     assert spent["cost"] == pytest.approx(spent["energy_j"] / 3.6e6)
-    assert own_spending(two, "energy_j").tolist() == [10_007, 10_007]
+    assert own_spending(two, ENERGY).tolist() == [10_007, 10_007]
 
 
 @pytest.mark.parametrize("waiting", ["idle", "released"])
@@ -249,7 +249,7 @@ def test_an_objective_without_its_signal_or_without_a_target_is_refused(view, ki
 def world(carbon=None, seed=0, waiting="idle", price=None):
     return build_world(
         SITES["powerlaw"](num_sites=30),
-        network=Network(),
+        network=DistanceNetwork(),
         power=POWER_MODELS["uniform"](),
         throughput=THROUGHPUT_MODELS["curve"](gpu="A100"),
         timing=Timing(),

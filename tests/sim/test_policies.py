@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.policies import POLICIES, SiteView
 from hpctrip.sim.policies.count import DynamicCount
 from hpctrip.sim.policies.powertrip import PowerToCost, PowerTrip
@@ -207,10 +207,7 @@ def test_the_measured_gain_cancels_from_the_choice(seed, num_sites, gain, search
 def final_size(gain, seed, num_sites=100):
     """Cohort size at which Algorithm 1 settles in the paper's world (steady power, 100 sites)."""
     distance_m = PowerLaw(num_sites=num_sites).distances_m(seed)
-    network = Network()
-    comm_s = network.comm_s(
-        network.propagation_s(distance_m), network.bandwidth_bps(distance_m), 1.5e9, 1.5e9
-    )
+    comm_s = DistanceNetwork().links(distance_m, {}).transfer_s(slice(None), 0.0, 1.5e9, 1.5e9).alone_s
     power = POWER_MODELS["uniform"]().supply(num_sites, seed).at(0)
     sites = SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
     policy, k = PowerTrip(gain=gain), num_sites // 10

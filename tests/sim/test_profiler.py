@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from worlds import Steps, sites_at
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 
@@ -13,7 +15,7 @@ from hpctrip.sim.rounds import History
 def world():
     """Two sites whose power changes every 100 s: that of the first rises by a tenth, that of the second stays."""
     power = Steps(fractions=[[tenth / 10 for tenth in range(1, 11)], [0.5] * 10], step_s=100.0)
-    return build_world(sites_at(2, 1e6, 5e6), network=Network(), power=power)
+    return build_world(sites_at(2, 1e6, 5e6), network=DistanceNetwork(), power=power)
 
 
 def power_seen(profiler, world, clock_s, history=None, seed=0):
@@ -23,7 +25,7 @@ def power_seen(profiler, world, clock_s, history=None, seed=0):
 def test_the_default_is_exact_at_every_round(world):
     seen = Profiler().view(world, 250.0, History(), np.ones(2), 0)
     assert seen.power_fraction == pytest.approx([0.3, 0.5])
-    assert (seen.comm_s == world.comm_s).all() and seen.update_bytes == 1.5e9
+    assert (seen.comm_s == world.transfers(0.0).alone_s).all() and seen.update_bytes == 1.5e9
 
 
 def test_between_observations_the_view_is_old(world):
@@ -64,11 +66,10 @@ def test_what_is_seen_and_what_the_network_says_are_finite_or_named(world):
     with pytest.raises(InputError, match=r"^profiler: gave the delays that it sees with \[\d\] = inf"):
         Profiler().model_copy(update={"delay_noise": 1e6}).view(world, 0.0, history, work_s, seed=0)
 
-    class Own(Network):
-        def comm_s(self, distance_m, bandwidth_bps, up_bytes, down_bytes):
-            return -distance_m
+    class Own(DistanceNetwork):
+        def links(self, distance_m, columns):
+            return replace(super().links(distance_m, columns), propagation_s=-distance_m)
 
-    with pytest.raises(
-        InputError, match=r"^network \(.*test_profiler.py\): gave the communication delays in s "
-    ):
+    where = r"^network.kind = 'distance' \(.*test_profiler.py\): gave the communication delays in s "
+    with pytest.raises(InputError, match=where):
         build_world(sites_at(3, 1e6), network=Own())

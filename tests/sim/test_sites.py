@@ -8,7 +8,7 @@ from worlds import world
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.power import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
 
@@ -85,15 +85,15 @@ class Zones(type(SIGNALS["none"]())):
 
 
 def test_sites_of_a_file_have_its_round_trip_times_bandwidths_and_gpus_and_the_laws_where_it_has_none(own):
-    network, drawn_m = Network(update_bytes=1e9), PowerLaw(num_sites=4).distances_m(5)[3]
+    network, drawn_m = DistanceNetwork(update_bytes=1e9), PowerLaw(num_sites=4).distances_m(5)[3]
     made = world(own, network=network, carbon=Zones(), seed=5)
     # 90 degrees of the equator are a quarter of the Earth's circumference; 15 ms in fibre are 3000 km
     assert made.distance_m == pytest.approx([5e5, np.pi / 2 * 6_371_008.8, 3e6, drawn_m])
     law_bps, law_s = network.bandwidth_bps(made.distance_m), network.propagation_s(made.distance_m)
-    assert made.bandwidth_bps.tolist() == [4e8, law_bps[1], 1e8, law_bps[3]]
-    assert made.comm_s - 8e9 / made.bandwidth_bps == pytest.approx([0.010, law_s[1], 0.015, law_s[3]])
-    assert made.work_s(np.full(4, 60), 1.0).tolist() == [120, 60, 30, 60]
-    busy_w, _ = made.draw_w(np.ones(4))
+    assert made.links.bandwidth_bps.tolist() == [4e8, law_bps[1], 1e8, law_bps[3]]
+    assert made.links.propagation_s == pytest.approx([0.010, law_s[1], 0.015, law_s[3]])
+    assert made.hardware.work_s(np.full(4, 60), 1.0).tolist() == [120, 60, 30, 60]
+    busy_w, _ = made.hardware.draw_w(np.ones(4))
     assert (busy_w / busy_w[1]).tolist() == [0.5, 1, 2, 1]
     assert made.site_columns["name"].tolist() == ["Oslo", "Quito", "Bergen", "Nowhere"]
     assert own.drawn() == [

@@ -12,7 +12,7 @@ from worlds import world as build_world
 
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies import POLICIES, Decision
 from hpctrip.sim.power import POWER_MODELS
@@ -29,7 +29,7 @@ def world(tmp_path=None, outages="", timing=None, **keys):
     """Three sites at half power, 1 s of propagation away, with 1 s of work a sample: 100 samples take 200 s and 1 s."""
     return build_world(
         sites_at(3, 1e6),
-        network=Network(update_bytes=0.0, propagation_m_per_s=1e6),
+        network=DistanceNetwork(update_bytes=0.0, propagation_m_per_s=1e6),
         power=POWER_MODELS["constant"](fraction=0.5),
         timing=timing,
         faults=faults(tmp_path, outages, **keys),
@@ -86,13 +86,13 @@ def test_updates_weigh_by_samples_or_the_same(unequal):
     two = unequal(world()).draft(State(), draft.view, Decision(np.array([2, 0])))
     assert two.weights.tolist() == pytest.approx([6 / 7, 1 / 7])  # in the order of the cohort
     assert unequal(world(), shares=np.ones(3)).begin(State()).weights.tolist() == [1 / 3] * 3
-    assert draft.makespan_s == 1201
+    assert draft.times.makespan_s == 1201
 
 
 def test_only_those_that_arrive_have_weight(unequal):
     """600 samples take 1200 s, but only 700 s are waited: the others share the round 1 to 3."""
     draft = unequal(world(deadline_s=700.0)).begin(State())
-    assert draft.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
+    assert draft.times.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
     assert draft.weights.tolist() == [0.25, 0.75, 0.0] and draft.arriving.tolist() == [0, 1]
 
 
@@ -169,7 +169,7 @@ def test_measured_compute_is_what_training_took(unequal):
     """At half power 3, 2 and 1 s of training are 6, 4 and 2 s; what the draft expected does not count."""
     rounds = unequal(world(timing=Timing(seconds_per_sample=1.0, compute="measured")))
     draft = rounds.begin(State())
-    assert draft.makespan_s == 1201
+    assert draft.times.makespan_s == 1201
     state, row = rounds.finish(draft, outcome(3, train_wall_s=np.array([3.0, 2.0, 1.0])))
     assert row.cohort.compute_s.tolist() == [6, 4, 2]
     assert (row.makespan_s, row.straggler, state.clock_s) == (7.0, 0, 7.0)
@@ -207,7 +207,7 @@ def test_a_recorded_round_finished_again_is_the_same_row(
     rounds = simulation(
         build_world(
             SITES["powerlaw"](num_sites=num_sites),
-            network=Network(),
+            network=DistanceNetwork(),
             power=POWER_MODELS["uniform"](),
             throughput=THROUGHPUT_MODELS["capped"](),
             timing=timing,
@@ -224,7 +224,7 @@ def test_a_recorded_round_finished_again_is_the_same_row(
         draft = rounds.begin(state)
         k, seen = len(draft.cohort), int(rng.integers(2)) * 100
         result = Outcome(
-            diverged=(rng.random(k) < 0.2) & (draft.status == Status.ARRIVED),
+            diverged=(rng.random(k) < 0.2) & (draft.times.status == Status.ARRIVED),
             **{name: rng.uniform(0, 5, k) for name in SITE_REPORTS},
             mean_update_norm=float(rng.random()),
             update_cosine=float(rng.uniform(-1, 1)),

@@ -13,17 +13,17 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
-from hpctrip.sim.energy import Accounts
+from hpctrip.sim.energy import ACTIVITIES, ENERGY, QUANTITIES, Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.objectives import own_spending
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.timing import Timing, elapsed_s, prefix_in_time, prefix_round_s, prefix_spending, return_s
-from hpctrip.sim.world import bill, round_times
 
 STEP_S = 300.0
 CHANGES = partial(next_step_s, step_s=STEP_S)
@@ -117,13 +117,15 @@ def world(power, clock, seed=0, accounts=None, deadline_s=None, **network):
     """Sites with such power somewhere between 100 and 10,000 miles away."""
     return build_world(
         SITES["uniform"](num_sites=len(power.fractions)),
-        network=Network(**network),
+        network=DistanceNetwork(**network),
         power=power,
         throughput=THROUGHPUT_MODELS["capped"](),
         timing=Timing(clock=clock),
         seed=seed,
         accounts=accounts or Accounts(),
         faults=Faults(deadline_s=deadline_s),
+        carbon=SIGNALS["constant"](per_kwh=300.0),
+        price=SIGNALS["constant"](per_kwh=-0.1),
     )
 
 
@@ -151,10 +153,10 @@ def test_without_surprises_the_clock_charges_what_was_predicted(
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, **network)
     view = seen(sites, work_s)
-    charged = [round_times(sites, 1, 0.0, order[:k], work_s) for k in range(1, num_sites + 1)]
-    lengths_s = [times["makespan_s"] for times in charged]
+    charged = [sites.times(1, 0.0, order[:k], work_s) for k in range(1, num_sites + 1)]
+    lengths_s = [times.makespan_s for times in charged]
     assert prefix_round_s(view, order, clock) == pytest.approx(lengths_s, rel=1e-12, abs=0)
-    arrived = [(times["status"] == Status.ARRIVED).sum() for times in charged]
+    arrived = [(times.status == Status.ARRIVED).sum() for times in charged]
     assert prefix_in_time(view, order).tolist() == arrived
 
 
@@ -169,8 +171,8 @@ def test_without_surprises_a_site_of_a_cohort_returns_when_it_was_predicted(
     work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
     cohort = np.array(data.draw(st.permutations(range(num_sites))))[: data.draw(st.integers(1, num_sites))]
     sites = world(steady(power), clock, seed, **network)
-    times = round_times(sites, 1, 0.0, cohort, work_s)
-    back_s = np.where(times["status"] == Status.ARRIVED, times["compute_s"] + times["comm_s"], np.inf)
+    times = sites.times(1, 0.0, cohort, work_s)
+    back_s = np.where(times.status == Status.ARRIVED, times.compute_s + times.comm_s, np.inf)
     assert return_s(seen(sites, work_s), len(cohort))[cohort] == pytest.approx(back_s, rel=1e-12, abs=0)
 
 
@@ -186,13 +188,13 @@ def test_without_surprises_the_bill_is_what_was_predicted(
     work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **network)
-    predicted = prefix_spending(seen(sites, work_s), order)["energy_j"]
-    charged = []
-    for k in range(1, num_sites + 1):
-        times = round_times(sites, 1, 0.0, order[:k], work_s)
-        spent = bill(sites, 0.0, order[:k], **times)
-        charged.append(sum(spent[f"{part}_energy_j"].sum() for part in ("compute", "wait", "comm")))
-    assert predicted == pytest.approx(charged, rel=1e-9, abs=0)
+    predicted = prefix_spending(seen(sites, work_s), order)
+    bills = [sites.bill(sites.times(1, 0.0, order[:k], work_s)) for k in range(1, num_sites + 1)]
+    for bill in bills:
+        bill[ENERGY.column] = sum(bill[name] for name in ACTIVITIES)
+    for quantity in QUANTITIES:
+        charged = [bill[quantity.column].sum() for bill in bills]
+        assert predicted[quantity.column] == pytest.approx(charged, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -200,7 +202,7 @@ def test_what_a_site_spends_by_itself_is_the_bill_of_a_cohort_of_one(view, clock
     sites = view([0.5, 1.0], [0, 0], busy_w=np.array([300.0, 400.0]), waiting_w=np.zeros(2), clock=clock)
     sites = replace(sites, work_s=np.array([10.0, 30.0]), comm_energy_j=7.0)
     alone = [prefix_spending(sites, np.array([site]))["energy_j"][0] for site in (0, 1)]
-    assert own_spending(sites, "energy_j") == pytest.approx(alone)
+    assert own_spending(sites, ENERGY) == pytest.approx(alone)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -210,7 +212,7 @@ def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
     sites = world(steady(rng.uniform(0.1, 1, 20)), clock, aggregator_bandwidth_bps=1e10)
     work_s, order = rng.uniform(1, 100, 20), rng.permutation(20)
     candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1, History())
-    charged = [round_times(sites, 1, 0.0, order[:k], work_s)["makespan_s"] for k in candidates.k]
+    charged = [sites.times(1, 0.0, order[:k], work_s).makespan_s for k in candidates.k]
     assert len(charged) == 20 and candidates.round_s == pytest.approx(charged, rel=1e-12, abs=0)
 
 

@@ -2,26 +2,25 @@
 
 import dataclasses
 from functools import cache, partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worlds import Steps, faults
+from worlds import Steps, faults, links
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.series import next_step_s
-from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.availability import ListedOutages, RandomOutages
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing, elapsed_s
-from hpctrip.sim.world import bill, round_times
 
 ALL = np.arange(3)
 WORK_S = np.array([10.0, 20.0, 30.0])
@@ -34,7 +33,7 @@ def world(tmp_path=None, outages="", **keys):
 
 def timed(world, start_s=0.0, work_s=WORK_S):
     """The times of a round of all three sites."""
-    return SimpleNamespace(**round_times(world, 1, start_s, ALL, work_s))
+    return world.times(1, start_s, ALL, work_s)
 
 
 def names(timing):
@@ -47,10 +46,12 @@ def test_without_faults_everybody_arrives_and_the_slowest_sets_the_length():
 
 
 def test_the_straggler_is_the_site_that_finished_last_not_the_one_that_computed_longest(simulation):
-    slow_wan = dataclasses.replace(world(), comm_s=np.array([25.0, 1.0, 1.0]))
+    slow_wan = dataclasses.replace(world(), links=links([25.0, 1.0, 1.0]))
     draft = simulation(slow_wan, num_visits=50 * WORK_S).begin(State())
-    assert draft.straggler == 0 and draft.makespan_s == 35
-    assert draft.compute_s == pytest.approx([10, 20, 30]) and draft.comm_s == pytest.approx([25, 1, 1])
+    assert draft.times.straggler == 0 and draft.times.makespan_s == 35
+    assert draft.times.compute_s == pytest.approx([10, 20, 30]) and draft.times.comm_s == pytest.approx(
+        [25, 1, 1]
+    )
 
 
 def test_who_misses_the_deadline_costs_the_deadline_and_not_more():
@@ -71,8 +72,8 @@ def test_a_site_that_goes_out_in_mid_round_goes_on_when_it_returns(tmp_path):
 def test_a_site_that_is_out_at_the_start_is_not_waited_for(simulation, tmp_path):
     out = world(tmp_path, "2,0,1000\n", deadline_s=100.0)
     draft = simulation(out, num_visits=50 * WORK_S).begin(State())
-    assert names(draft) == ["ARRIVED", "ARRIVED", "OUT"]
-    assert (draft.makespan_s, draft.straggler) == (21, 1)
+    assert names(draft.times) == ["ARRIVED", "ARRIVED", "OUT"]
+    assert (draft.times.makespan_s, draft.times.straggler) == (21, 1)
     assert out.power_fraction(0.0) == pytest.approx([1, 1, 0])
     assert Profiler().view(out, 0.0, History(), WORK_S, 0).power_fraction == pytest.approx([1, 1, 0])
     assert names(timed(out, 1000.0))[2] == "ARRIVED"  # it returns at 1000
@@ -104,9 +105,9 @@ def test_the_luck_of_a_site_depends_on_seed_round_and_site_alone():
 
 def test_random_outages_have_the_means_they_are_given():
     outages = RandomOutages(200, mtbf_s=3000.0, mttr_s=1000.0, seed=0)
-    down = np.mean([outages.until(t).at(t) for t in np.arange(20_000, 120_000, 500.0)])
+    down = 1 - np.mean([outages.at(t) for t in np.arange(20_000, 120_000, 500.0)])
     assert down == pytest.approx(1000 / 4000, abs=0.02)
-    assert not outages.until(0.0).at(0.0).any()
+    assert outages.at(0.0).all()
 
 
 @cache
@@ -128,10 +129,10 @@ def outages_of_streams(mtbf_s):
 def test_random_outages_are_those_of_their_streams_at_times_in_any_order(times, mtbf_min):
     outages, listed = RandomOutages(3, 60.0 * mtbf_min, 30.0, seed=5), outages_of_streams(60.0 * mtbf_min)
     for t in times:
-        assert (outages.until(t).at(t) == listed.at(t)).all()
-        assert outages.until(t).next_change_s(t) == listed.next_change_s(t)
+        assert (outages.at(t) == listed.at(t)).all()
+        assert outages.next_change_s(t) == listed.next_change_s(t)
         for sites in (ALL, ALL[:0:-1], ALL[:1]):
-            here, there = (each.until(t + 50).among(sites) for each in (outages, listed))
+            here, there = (each.among(sites, t + 50) for each in (outages, listed))
             for later_s in (t, t + 25, t + 50):
                 assert (here.at(later_s) == listed.at(later_s)[sites]).all()
                 assert here.next_change_s(later_s) == there.next_change_s(later_s)
@@ -139,7 +140,7 @@ def test_random_outages_are_those_of_their_streams_at_times_in_any_order(times, 
 
 def test_outages_are_not_kept_without_end(monkeypatch):
     """However many one site happens to have, and whatever the seed: their mean counts, here 200 a site."""
-    monkeypatch.setattr("hpctrip.sim.faults.MOST_OUTAGES", 20_000)
+    monkeypatch.setattr("hpctrip.sim.availability.MOST_OUTAGES", 20_000)
     for seed in range(20):
         outages = RandomOutages(100, mtbf_s=60.0, mttr_s=1.0, seed=seed)
         outages.until(199 * 61.0)
@@ -161,9 +162,9 @@ def test_a_change_of_one_site_of_the_cohort_costs_the_cohort_and_not_all_sites()
     supplied, draw_at = [], world.supply.at
     world.supply.at = lambda clock_s: supplied.append(clock_s) or draw_at(clock_s)
     asked.clear()
-    times = round_times(world, 1, 0.0, cohort, np.full(many, 2000.0))
-    bill(world, 0.0, cohort, **times)
-    assert (times["status"] == Status.ARRIVED).all()
+    times = world.times(1, 0.0, cohort, np.full(many, 2000.0))
+    world.bill(times)
+    assert (times.status == Status.ARRIVED).all()
     assert len(asked) > 50 and set(asked) == {len(cohort)}
     assert len(supplied) <= 4  # once a step in the clock and in the bill
 

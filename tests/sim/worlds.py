@@ -1,12 +1,15 @@
 """Worlds of a few sites that a person can check by hand, and rounds in them whose training is assumed."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.sites import SITES
@@ -35,19 +38,30 @@ def sites_at(num_sites, *distances_m):
     )
 
 
-def world(sites=3, distance_m=0.0, network=None, power=None, throughput=None, timing=None, seed=0, **others):
+def world(sites=3, distance_m=0.0, payload_bytes=0.0, sent_fraction=1.0, **tables):
     """Fully powered sites, or the number of them, that send nothing; a second of work a sample."""
-    parts = {"faults": Faults(), "sent_fraction": 1.0, "accounts": Accounts()}
-    return World.build(
-        sites_at(sites, distance_m) if isinstance(sites, int) else sites,
-        network or Network(update_bytes=0.0),
-        power or POWER_MODELS["constant"](),
-        throughput or THROUGHPUT_MODELS["linear"](),
-        timing or Timing(seconds_per_sample=1.0),
-        0.0,
-        seed,
-        **parts | {"carbon": SIGNALS["none"](), "price": SIGNALS["none"]()} | others,
-    )
+    usual = {
+        "seed": 0,
+        "network": DistanceNetwork(update_bytes=0.0),
+        "power": POWER_MODELS["constant"](),
+        "throughput": THROUGHPUT_MODELS["linear"](),
+        "timing": Timing(seconds_per_sample=1.0),
+        "faults": Faults(),
+        "accounts": Accounts(),
+        "carbon": SIGNALS["none"](),
+        "price": SIGNALS["none"](),
+    }
+    placed = sites_at(sites, distance_m) if isinstance(sites, int) else sites
+    given = {name: table for name, table in tables.items() if table is not None}
+    return World.build(SimpleNamespace(sites=placed, **usual | given), payload_bytes, sent_fraction)
+
+
+def links(alone_s, network=None):
+    """Links of a network on which transfers take so long by themselves, whatever their size, [N] s."""
+    delays_s = np.array(alone_s)
+    steady = (network or DistanceNetwork()).links(np.zeros(len(delays_s)), {})
+    ways = 2 if steady.round_trip else 1
+    return replace(steady, propagation_s=delays_s / ways, bandwidth_bps=np.full(len(delays_s), np.inf))
 
 
 def faults(tmp_path=None, outages="", **keys):

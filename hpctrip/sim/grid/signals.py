@@ -1,7 +1,7 @@
 """Signals of the grid: grams of CO2, or money, for a kilowatt-hour at every site, at any time.
 
-`SignalModel` is the contract of a component, `GridSignal` what it builds; `Constant` and `Daily` need no data. Signals
-that are read from files are in files.py. Shapes: N sites, Z zones.
+`SignalModel` is the contract of a component, `GridSignal` what it builds; `ConstantSignal` and `DailySignal` need no
+data. Signals that are read from files are in files.py. Shapes: N sites, Z zones.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class NoSignal(SignalModel):
 
 
 @SIGNALS.add
-class Constant(SignalModel):
+class ConstantSignal(SignalModel):
     """The same value at every site and every time."""
 
     kind = "constant"
@@ -166,7 +166,7 @@ class Constant(SignalModel):
 
 
 @SIGNALS.add
-class Daily(SignalModel):
+class DailySignal(SignalModel):
     """Synthetic: mean + swing cos(2 pi (hour - peak_hour) / 24), held over each hour of a site's local time."""
 
     kind = "daily"

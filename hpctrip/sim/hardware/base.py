@@ -1,20 +1,25 @@
 """The hardware of a site: throughput and watts drawn as functions of its power fraction.
 
-`Throughput` is the contract; `Linear` is the paper's rule, `Gpus` its Eq. 6, `Capped` a measured curve of throughput
-against power cap. Hardware with several operating points of its GPUs is in operating_points.py.
+`Throughput` is the contract, and `Hardware` asks it for N sites; `Linear` is the paper's rule, `Gpus` its Eq. 6,
+`Capped` a measured curve of throughput against power cap. Hardware with several operating points of its GPUs is in
+operating_points.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.sites import Sites, known
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
 _MAX_W = 1e30
@@ -22,7 +27,7 @@ _MAX_W = 1e30
 
 
 class Throughput(Component):
-    """Base of all hardware, the same at every site. A kind defines `fraction`, a non-decreasing map of [0, 1] into
+    """Base of all hardware: that of one site. A kind defines `fraction`, a non-decreasing map of [0, 1] into
     [0, 1]; one that uses less than all of the power overrides `gpus_on` and `busy_w`, too.
 
     Power is metered where it enters the site: all of it counts `pue` times.
@@ -74,23 +79,65 @@ class Throughput(Component):
         idle_w = self.gpus_on(power_fraction, *size) * one_w * self.pue
         return np.minimum(idle_w, self.busy_w(power_fraction, *size))
 
-    def checked_fraction(self, power_fraction: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """Throughput fraction of sites of this power and size, [n] each; 0 without power. InputError where it is no
-        fraction."""
-        place, what = config_key("throughput", self), "the throughput fractions"
-        fraction, shape = self.fraction(power_fraction, *self._own(size)), power_fraction.shape
-        return np.where(power_fraction > 0, numbers(fraction, shape, 0.0, 1.0, place, what), 0.0)
 
-    def checked_draw_w(self, power_fraction: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(busy, waiting) watts of sites of this power and size, [n] each. InputError where they are no watts."""
-        place, shape, own = config_key("throughput", self), power_fraction.shape, self._own(size)
-        busy_w, waiting_w = self.busy_w(power_fraction, *own), self.waiting_w(power_fraction, *own)
+@dataclass(frozen=True)
+class Hardware:
+    """The hardware of N sites, which may have unlike numbers of GPUs. Values of a component are checked here."""
+
+    model: Throughput
+    """One site of the usual number of GPUs."""
+    size: np.ndarray
+    """GPUs of each site relative to the usual number, [N]."""
+
+    @classmethod
+    def of(cls, model: Throughput, columns: Mapping[str, np.ndarray], num_sites: int, place: str) -> Hardware:
+        """The hardware of sites with these columns (`SitePlacement.columns`). InputError at `place`, their table, for a
+        number of GPUs that is none."""
+        num_gpus = known(columns, "num_gpus", np.full(num_sites, float(model.num_gpus)))
+        if model.whole_gpus and len(parts := num_gpus[num_gpus % 1 > 0]):
+            problem = (
+                f"has a site of {parts[0]:g} GPUs, and throughput.kind = {model.kind!r} counts whole ones"
+            )
+            raise InputError(place, problem, "give whole numbers in the column gpus")
+        what = "the relative numbers of GPUs"
+        return cls(model, numbers(num_gpus / model.num_gpus, (num_sites,), 1e-9, 1e9, place, what))
+
+    @property
+    def site_w(self) -> np.ndarray:
+        """Power of each site at P = 1, [N]."""
+        return self.model.site_w() * self.size
+
+    @property
+    def mean_full_power_w(self) -> float:
+        """Power of a site whose GPUs all run at full speed, the mean of the sites."""
+        return self.model.full_power_w() * float(self.size.mean())
+
+    def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
+        """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
+        `seconds_per_sample` at a site of throughput.num_gpus GPUs."""
+        return seconds_per_sample * num_visits / self.size
+
+    def throughput(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> np.ndarray:
+        """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power. InputError
+        where it is no fraction."""
+        place, what = config_key("throughput", self.model), "the throughput fractions"
+        fraction = self.model.fraction(power_fraction, *self._own(sites))
+        return np.where(
+            power_fraction > 0, numbers(fraction, power_fraction.shape, 0.0, 1.0, place, what), 0.0
+        )
+
+    def draw_w(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts of `sites` with this power [n], [n] each. InputError where they are no watts."""
+        place, shape, own = config_key("throughput", self.model), power_fraction.shape, self._own(sites)
+        busy_w, waiting_w = (w(power_fraction, *own) for w in (self.model.busy_w, self.model.waiting_w))
         busy_w = numbers(busy_w, shape, 0.0, _MAX_W, place, "the watts of busy sites")
         waiting_w = numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
-        return (busy_w, waiting_w) if own else (busy_w * size, waiting_w * size)
+        return (busy_w, waiting_w) if own else (busy_w * self.size[sites], waiting_w * self.size[sites])
 
-    def _own(self, size: np.ndarray) -> tuple[np.ndarray, ...]:
-        return (size,) if self.whole_gpus and (size != 1).any() else ()
+    def _own(self, sites: Sites) -> tuple[np.ndarray, ...]:
+        """The sizes of `sites` [n] where their numbers of GPUs count in the component's functions, else nothing."""
+        size = self.size[sites]
+        return (size,) if self.model.whole_gpus and (size != 1).any() else ()
 
 
 @THROUGHPUT_MODELS.add
