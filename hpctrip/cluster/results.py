@@ -94,8 +94,11 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
         "energy_j": float(result.energy_j),
         "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
     }
+    texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     tables = tables_of(result)
-    replace_file(path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, tables, DESCRIPTIONS, INDEX))
+    replace_file(
+        path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, tables, DESCRIPTIONS, INDEX)
+    )
 
 
 def tables_of(result: Result) -> dict[str, dict[str, Column]]:

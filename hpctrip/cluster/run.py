@@ -20,9 +20,9 @@ from hpctrip.config.identity import neutral_keys
 from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions, Plugin
 from hpctrip.config.sources import named_files, read_sources
-from hpctrip.record.environment import environment
 from hpctrip.record.lock import check_name, default_path, locked
 from hpctrip.record.verify import differing
+from hpctrip.record.writer import environment
 from hpctrip.runner.experiment import merge_layers, read_user_input
 from hpctrip.runner.replay import NotReplayable, other_files, run_plugins, with_files
 from hpctrip.sim.grid.signals import SiteSignal

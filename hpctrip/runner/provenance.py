@@ -25,7 +25,7 @@ from hpctrip.config.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named
 from hpctrip.device.settings import Applied
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import device_name, hostname
-from hpctrip.record.environment import environment
+from hpctrip.record.writer import environment
 from hpctrip.runner.experiment import Experiment, Input, experiment_of, merge_layers, resolve
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Simulation
