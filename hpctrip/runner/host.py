@@ -299,7 +299,11 @@ class Host:
         return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), counters
 
     def evaluate(
-        self, params: torch.Tensor, assignment: Assignment, step: dict[str, float], signals: Signals
+        self,
+        params: torch.Tensor,
+        assignment: Assignment,
+        step: dict[str, float],
+        signals: Signals | None = None,
     ) -> np.ndarray:
         """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `step` holds the
         counters of `server_step`, and is empty at a rank that does not apply it; `signals` are those of this rank."""
@@ -312,7 +316,7 @@ class Host:
             for name, count in evaluate(self.task, self.model, params, hosted).items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
-        for name, value in {"signal": signals.received, **step}.items():
+        for name, value in {"signal": signals.received if signals else 0, **step}.items():
             tally.note(name, value, rank)
         self.meter.lap("evaluate")
         if (phases_uj := self.meter.round_uj()) is not None:

@@ -135,7 +135,7 @@ def train_round(
         new_params, tail = ranks.combine(hosted, len(params), step)
     with host.wall.phase("evaluate", assignment.round):
         # 4. integer counts: correct, seen
-        counts = ranks.total(host.evaluate(new_params, assignment, counters, signals or Signals()))
+        counts = ranks.total(host.evaluate(new_params, assignment, counters, signals))
     return new_params, tail, counts
 
 
