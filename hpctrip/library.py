@@ -231,7 +231,7 @@ def simulate(
     from hpctrip.cluster.run import simulate as run_simulator
 
     path = run_simulator(**_arguments(inputs, overrides, out, plugins), overwrite=overwrite)
-    return _as_public_class(results.open_cluster(path))
+    return _as_public_class(results.ClusterRun.open(path))
 
 
 def open(path: str | Path) -> Run | Cluster:

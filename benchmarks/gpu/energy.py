@@ -16,7 +16,7 @@ from gpu.rows import Report
 from gpu.speed import plain_round
 from hpctrip.device.counters import MICRO
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.settings import GpuSettings, SettingsProcess
+from hpctrip.device.settings import GpuSettings, HeldSettings
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
 
@@ -64,9 +64,9 @@ def caps(setting: Setting, report: Report, shape: str, num_sites: int, block: in
 def under_caps(report: Report, uuid: str, under: Callable[[Report], None]) -> None:
     """Call `under` with each of the caps set; they are put back even if this process is killed."""
     low_mw, high_mw = Gpu.of(uuid).cap_range_mw
-    with SettingsProcess([uuid]) as process:
+    with HeldSettings([uuid]) as held:
         for cap_w in np.linspace(low_mw, high_mw, NUM_CAPS) / 1000:
-            refused = process.apply(GpuSettings(power_cap_w=cap_w)).refused
+            refused = held.apply(GpuSettings(power_cap_w=cap_w)).refused
             report.row("cap_refused", bool(refused), cap_w=f"{cap_w:g}", note="; ".join(refused))
             if refused:
                 return

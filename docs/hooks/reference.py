@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -20,7 +19,7 @@ from hpctrip.__main__ import cli
 from hpctrip.base.text import markdown_table
 from hpctrip.cli.reference import pages
 from hpctrip.cluster import results
-from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
+from hpctrip.record.schema import RUN, Format
 
 DOCUMENTS = {
     "project/security.md": "SECURITY.md",
@@ -29,7 +28,6 @@ DOCUMENTS = {
     "project/design.md": "hpctrip/DESIGN.md",
 }
 """{page: its file, in the repository's root or beside the code}"""
-Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -47,10 +45,10 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(PARTS[match[1]]()), markdown)
 
 
-def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTIONS) -> Iterator[str]:
+def columns(form: Format = RUN) -> Iterator[str]:
     """Columns of each table of a results file."""
-    for table, names in tables.items():
-        text = descriptions[table]
+    for table, names in form.tables.items():
+        text = form.docs[table]
         yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"
         rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in names.items())
         yield markdown_table(("column", "unit", "meaning"), rows)
@@ -58,12 +56,12 @@ def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTI
 
 def cluster_columns() -> Iterator[str]:
     """Columns of each table of a cluster's results file."""
-    yield from columns(results.TABLES, results.DESCRIPTIONS)
+    yield from columns(results.CLUSTER)
 
 
 def attributes() -> Iterator[str]:
     """Attributes of a results file."""
-    rows = ((f"`{name}`", attribute.doc) for name, attribute in ATTRIBUTES.items())
+    rows = ((f"`{name}`", attribute.doc) for name, attribute in RUN.attributes.items())
     yield markdown_table(("attribute", "meaning"), rows)
 
 

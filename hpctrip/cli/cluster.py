@@ -24,12 +24,12 @@ def run(out: str | None, overwrite: bool, **cluster_input: tuple[str, ...]) -> N
     """Simulate one cluster, or without FILE synthetic jobs on 128 GPUs. TOML files are merged from left to right."""
     from rich.console import Console
 
-    from hpctrip.cluster.results import open_cluster
+    from hpctrip.cluster.results import ClusterRun
     from hpctrip.cluster.run import simulate
     from hpctrip.record.show import show
 
     path = simulate(**cluster_input, out=out, overwrite=overwrite)
-    Console(highlight=False).print(show(open_cluster(path)))
+    Console(highlight=False).print(show(ClusterRun.open(path)))
 
 
 @cluster.command()

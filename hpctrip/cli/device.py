@@ -25,7 +25,7 @@ def gpu_settings(restore: bool) -> None:
     try:
         for settings in left:
             if restore:
-                settings.put_back()
+                settings.restore()
             echo(f"{'put back' if restore else 'left'}: {settings}")
         for gpu in map(Gpu.of, all_uuids()):
             low, high = gpu.cap_range_mw

@@ -27,11 +27,12 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from hpctrip.base.io import json_text
     from hpctrip.record.reader import open_runs
     from hpctrip.record.results_file import open_results
+    from hpctrip.record.show import facts_of
     from hpctrip.record.show import show as summary
 
     runs = open_runs(paths, opened=partial(open_results, whole=False))
     if as_json:
-        rows = ({"path": run.path, "status": run.status} if status else run.kind.facts(run) for run in runs)
+        rows = ({"path": run.path, "status": run.status} if status else facts_of(run) for run in runs)
         click.echo(json_text({"runs": list(rows)}))
         return
     for run in runs:

@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -217,28 +218,27 @@ class Power(FileBudget):
         return _PowerLimit(power_w)
 
 
+@dataclass
 class _EnergyLimit(Limit):
     """Limit from a total that accrues evenly over a period, all of it from the end of the period on."""
 
+    total: float
+    period_s: float
     renewed = True
 
-    def __init__(self, total: float, period_s: float):
-        self._total, self._period_s = total, period_s
-
     def _left(self, clock_s: float, used: float) -> float:
-        return max(self._total * min(clock_s / self._period_s, 1.0) - used, 0.0)
+        return max(self.total * min(clock_s / self.period_s, 1.0) - used, 0.0)
 
     def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
         return self._left(until_s, energy_j) / (until_s - clock_s)
 
     def is_spent(self, clock_s: float) -> bool:
-        return clock_s >= self._period_s
+        return clock_s >= self.period_s
 
 
+@dataclass
 class _CarbonLimit(_EnergyLimit):
-    def __init__(self, total_g: float, period_s: float, intensity: Signal | SiteSignal):
-        super().__init__(total_g, period_s)
-        self.intensity = intensity
+    intensity: Signal | SiteSignal
 
     def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
         intensity = self.intensity.at(clock_s)
@@ -252,15 +252,15 @@ class _CarbonLimit(_EnergyLimit):
         return super().is_spent(clock_s) and not (self.intensity.value == 0).any()
 
 
+@dataclass
 class _PowerLimit(Limit):
-    def __init__(self, power_w: Signal):
-        self._power_w = power_w
+    power_w: Signal
 
     def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
-        return self._power_w.at(clock_s)
+        return self.power_w.at(clock_s)
 
     def next_change_s(self, clock_s: float) -> float:
-        return self._power_w.next_change_s(clock_s)
+        return self.power_w.next_change_s(clock_s)
 
     def is_spent(self, clock_s: float) -> bool:
-        return len(self._power_w.value) == 1
+        return len(self.power_w.value) == 1

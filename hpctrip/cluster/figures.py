@@ -9,7 +9,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import on_front
 from hpctrip.base.units import HOUR_S, J_PER_KWH
-from hpctrip.cluster.results import ClusterRun, open_cluster
+from hpctrip.cluster.results import ClusterRun
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS_ARGUMENT, Source, Subject, csv_table
@@ -62,7 +62,7 @@ def cluster_equal_energy(table: pd.DataFrame) -> Drawing:
 
 def read_clusters(runs: Sequence[str]) -> list[Subject]:
     """Read results files of simulated clusters for one picture of all of them."""
-    clusters = open_runs(runs, opened=open_cluster)
+    clusters = open_runs(runs, opened=ClusterRun.open)
     if faults := [fault for run in clusters for fault in run.schema_faults()]:
         raise InputError(faults=faults)
     return [Subject(clusters, [run.path for run in clusters])]

@@ -130,7 +130,7 @@ FITTED = {
 
 _BATCH = "global_batch_size"
 MOST_GPUS = 4096
-"""Maximum number of GPUs in a table of throughputs."""
+"""Maximum number of GPUs of a job, and in a table of throughputs."""
 
 
 def read_throughputs(path: str | Path, gpus_per_node: int, place: str = "") -> Measured:

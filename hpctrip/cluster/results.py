@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import h5py
 import numpy as np
@@ -16,17 +16,15 @@ from hpctrip.base.io import replace_file
 from hpctrip.base.rows import columns
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow, JobRows, Result
-from hpctrip.record.diff import Difference, changes
-from hpctrip.record.open_checked import open_checked
+from hpctrip.record.diff import Difference, changes, differences
 from hpctrip.record.reader import common_fields, read_frame
-from hpctrip.record.results_file import Kind, ResultsFile
+from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
-from hpctrip.record.schema import Attribute, Column, to_columns
-from hpctrip.record.verify import differing
+from hpctrip.record.schema import Attribute, Column, Format, to_columns
+from hpctrip.record.show import facts_of, summary
+from hpctrip.record.verify import contradictions, differing
 from hpctrip.record.writer import file_image
 
-FORMAT = "hpctrip cluster"
-FORMAT_VERSION = 1
 _SHARED = (
     *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
     *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
@@ -49,12 +47,17 @@ ATTRIBUTES: dict[str, Attribute] = {
 }
 """Attributes of the results file of a cluster."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
-INDEX = {"jobs": "job", "intervals": "interval"}
-"""{table: column that identifies a row}."""
-DESCRIPTIONS = {
-    "jobs": "one row per job, in the order of submission; index: job",
-    "intervals": "one row per time interval; index: interval",
-}
+CLUSTER = Format(
+    "hpctrip cluster",
+    version=1,
+    attributes=ATTRIBUTES,
+    tables=TABLES,
+    docs={
+        "jobs": "one row per job, in the order of submission; index: job",
+        "intervals": "one row per time interval; index: interval",
+    },
+    index={"jobs": "job", "intervals": "interval"},
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +69,14 @@ class ClusterRun(ResultsFile):
     intervals: pd.DataFrame
     """One row per interval of time."""
 
-    format = FORMAT
-    attributes = ATTRIBUTES
-    columns = TABLES
+    format = CLUSTER
+    replayed_by = "hpctrip.cluster.run:replay"
+
+    @classmethod
+    def read(cls, path: Path, file: h5py.File, whole: bool = True) -> Self:
+        """Read the results from an open file; always the `whole`, which its facts need."""
+        frames = {name: read_frame(file[name], about) for name, about in TABLES.items()}
+        return cls(**common_fields(path, file, cls.format), **frames)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -95,10 +103,7 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
         "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
     }
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
-    tables = tables_of(result)
-    replace_file(
-        path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, tables, DESCRIPTIONS, INDEX)
-    )
+    replace_file(path, file_image(CLUSTER, meta, texts, tables_of(result)))
 
 
 def tables_of(result: Result) -> dict[str, dict[str, Column]]:
@@ -111,19 +116,8 @@ def tables_of(result: Result) -> dict[str, dict[str, Column]]:
     }
 
 
-def open_cluster(path: str | Path) -> ClusterRun:
-    """Read a results file of a cluster. Raises InputError, in one line that names the file, if it is invalid."""
-    with open_checked(path, FORMAT) as file:
-        return read_cluster(Path(path), file)
-
-
-def read_cluster(path: Path, file: h5py.File, whole: bool = True) -> ClusterRun:
-    """Read the results from an open file; always the `whole`, which its facts need."""
-    fields = common_fields(path, file, ATTRIBUTES, FORMAT_VERSION)
-    return ClusterRun(**fields, **{name: read_frame(file[name], about) for name, about in TABLES.items()})
-
-
-def facts(run: ClusterRun) -> dict[str, Any]:
+@facts_of.register
+def cluster_facts(run: ClusterRun) -> dict[str, Any]:
     """Key figures of a simulated cluster by name, for `show` and exports; NaN: undefined."""
     jobs, rows = run.jobs, run.intervals
     span_s = float(rows["clock_s"].iloc[-1]) if len(rows) else 0.0
@@ -163,8 +157,10 @@ _FACT_ATTRIBUTES = (
 )
 
 
-def summary(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The key figures of `facts` as lines of text, {title: text}."""
+@summary.register
+def cluster_summary(run: ClusterRun) -> dict[str, str]:
+    """The key figures as lines of text, {title: text}."""
+    facts = cluster_facts(run)
     jct = (
         f"{facts['mean_completed_jct_s']:.1f} s mean, {facts['median_completed_jct_s']:.1f} s median, "
         f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
@@ -193,7 +189,8 @@ def summary(facts: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def contradictions(run: ClusterRun) -> Iterator[Fault]:
+@contradictions.register
+def cluster_contradictions(run: ClusterRun) -> Iterator[Fault]:
     """Consistency check: one fault for every column that contradicts other columns."""
     jobs, rows = run.jobs, run.intervals
     parts_j = rows["job_energy_j"] + rows["host_energy_j"] + rows["idle_energy_j"]
@@ -215,17 +212,8 @@ def contradictions(run: ClusterRun) -> Iterator[Fault]:
             yield Fault(f"{run.path}: {place}", problem)
 
 
-def differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
+@differences.register
+def cluster_differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
     """Differences between the tables of two simulated clusters."""
-    for table, key in INDEX.items():
+    for table, key in CLUSTER.index.items():
         yield from changes(table, a.tables[table], b.tables[table], key)
-
-
-KIND = Kind(
-    read=read_cluster,
-    facts=facts,
-    summary=summary,
-    contradictions=contradictions,
-    differences=differences,
-    replay="hpctrip.cluster.run:replay",
-)

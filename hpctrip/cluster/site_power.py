@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.cluster.scenario import ClusterScenario
@@ -31,12 +31,8 @@ def read_cluster(path: str) -> ClusterScenario:
         raise InputError(
             f"power.path = {path!r}", "names plug-ins, which are not run", "name them in the run's own input"
         )
-    try:
+    with faults_at(path):
         return validate(tables, ClusterScenario).resolve()
-    except InputError as error:
-        raise InputError(
-            faults=[Fault(f"{path}: {f.place}", f.problem, f.way_out) for f in error.faults]
-        ) from None
 
 
 @POWER_MODELS.add

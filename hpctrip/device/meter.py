@@ -43,7 +43,7 @@ class Meter:
         self.counters, self.description = [CheckedCounter(counter) for counter in counters], description
         self._last_uj: int | None = None
         self._phases_uj = dict.fromkeys(PHASES, 0)
-        self._is_whole, self._has_told = True, False
+        self._is_whole, self._has_warned = True, False
         self._lock = threading.Lock()
         pauses_s = [counter.range_uj / MICRO / counter.most_w / 2 for counter in counters if counter.range_uj]
         if pauses_s:
@@ -71,10 +71,10 @@ class Meter:
         if not problem:
             return total_uj
         self._is_whole = False
-        if not self._has_told:
+        if not self._has_warned:
             log.warning("the energy of this round is not known: %s", problem)
             self.description += printable(f"; not known in some rounds: {problem}", 300)
-            self._has_told = True
+            self._has_warned = True
         return None
 
     def round_uj(self) -> dict[str, int] | None:

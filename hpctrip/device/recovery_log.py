@@ -1,5 +1,5 @@
-"""Recovery notes: the settings that a process has applied to a GPU of this machine, so that a later start can undo
-them.
+"""Recovery notes: the settings that a process has applied to a GPU of this machine, so that others can undo them if it
+is killed.
 
 The note of a GPU is a file in a folder of this user on this machine. A process locks it for as long as it holds the
 settings of that GPU, so one process at a time holds them. The kernel drops the lock with the process: a note that can
@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,33 +29,6 @@ FOLDER = "HPCTRIP_KNOBS"
 _USUAL = "/var/tmp"
 
 
-class AppliedSettings(BaseModel):
-    """The settings of one GPU, and its power cap before."""
-
-    cap_mw: int | None = None
-    """The power cap that was set; None: none was."""
-    cap_before_mw: int | None = None
-    clock_mhz: int | None = None
-    """The clock that is held; None: none. NVML cannot tell which clock was held before, so it is freed."""
-
-    @property
-    def words(self) -> str:
-        """Description for users."""
-        parts = []
-        if self.cap_mw and self.cap_before_mw:
-            parts.append(f"power cap {self.cap_mw / 1000:g} W (before: {self.cap_before_mw / 1000:g} W)")
-        if self.clock_mhz:
-            parts.append(f"clock {self.clock_mhz} MHz")
-        return " and ".join(parts)
-
-    def put_back(self, gpu: Gpu) -> None:
-        """Undo it; a cap that has been changed since stays. Raises Unavailable."""
-        if self.clock_mhz is not None:
-            gpu.unlock_clock()
-        if self.cap_mw is not None and self.cap_before_mw is not None and gpu.cap_mw == self.cap_mw:
-            gpu.set_cap_mw(self.cap_before_mw)
-
-
 class RecoveryNote(BaseModel):
     """The note of one GPU, locked by this process: with its own settings, or those of a killed process."""
 
@@ -63,36 +36,54 @@ class RecoveryNote(BaseModel):
     """The open binary file, which is locked."""
     gpu: str
     """UUID of the GPU."""
-    process: int
+    process: int = Field(default_factory=os.getpid)
     """The run that holds the settings."""
     boot: str = Field(default_factory=boot_id)
     """The start of the machine's kernel in which the settings were applied."""
-    applied: AppliedSettings = AppliedSettings()
+    cap_mw: int | None = None
+    """The power cap that was set; None: none was."""
+    cap_before_mw: int | None = None
+    clock_mhz: int | None = None
+    """The clock that is held; None: none. NVML cannot tell which clock was held before, so it is freed."""
 
     @classmethod
-    def take(cls, gpu: Gpu, process: int) -> RecoveryNote:
-        """Hold the settings of a GPU for the run `process`; those that a killed run has left are undone. Raises
-        Unavailable where another run holds them, where no note can be written, and where the GPU refuses."""
+    def take(cls, gpu: Gpu) -> RecoveryNote:
+        """Hold the settings of a GPU for this process; those that a killed run has left are undone. Raises Unavailable
+        where another run holds them, where no note can be written, and where the GPU refuses."""
+        folder = notes_folder()
         try:
-            folder = _folder()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _refuse_others(folder)
             file = _opened(folder / f"{gpu.uuid}.json", os.O_CREAT)
         except OSError as error:
-            raise Unavailable(f"{_folder()}: no note can be kept there: {error.strerror}") from error
+            raise Unavailable(f"{folder}: no note can be kept there: {error.strerror}") from error
+        note = _read(file)
         if not _lock(file):
             with file:
-                holder = _content(file).get("process", "unknown")
+                holder = note.process if note else "unknown"
             raise Unavailable(f"{gpu.uuid}: another run (process {holder}) holds its settings")
-        if left := _left_in(file):
-            left.put_back()
-            return cls.take(gpu, process)
-        note = cls(file=file, gpu=gpu.uuid, process=process)
+        if note and note.is_current:
+            note.restore()
+            return cls.take(gpu)
+        note = cls(file=file, gpu=gpu.uuid)
         note.write()
         return note
 
-    def write(self) -> None:
-        """Record the settings before they are applied; on disk when it returns. Raises Unavailable."""
+    def change(self, make: Callable[[], None], **settings: int) -> None:
+        """Write these settings to the note, then make them; if the GPU refuses, the note is as before. Raises
+        Unavailable."""
+        before = self.model_dump(include=settings.keys())
+        try:
+            self.write(**settings)
+            make()
+        except Unavailable:
+            self.write(**before)
+            raise
+
+    def write(self, **settings: int | None) -> None:
+        """Write the note with these settings; on disk when it returns. Raises Unavailable."""
+        for name, value in settings.items():
+            setattr(self, name, value)
         data = self.model_dump_json().encode()
         try:
             os.pwrite(self.file.fileno(), data, 0)
@@ -101,29 +92,50 @@ class RecoveryNote(BaseModel):
         except OSError as error:
             raise Unavailable(f"{self.file.name}: {error.strerror}") from error
 
-    def put_back(self) -> None:
-        """Undo the settings and let go of the GPU. Where one cannot be undone, the note stays, and Unavailable is
-        raised."""
+    def restore(self) -> None:
+        """Undo the settings, except a cap that has been changed since, and let go of the GPU. Where one cannot be
+        undone, the note stays, and Unavailable is raised."""
         with self.file:
-            self.applied.put_back(Gpu.of(self.gpu))
+            gpu = Gpu.of(self.gpu)
+            if self.clock_mhz is not None:
+                gpu.unlock_clock()
+            if self.cap_mw is not None and self.cap_before_mw is not None and gpu.cap_mw == self.cap_mw:
+                gpu.set_cap_mw(self.cap_before_mw)
             with suppress(OSError):
                 os.ftruncate(self.file.fileno(), 0)  # removed, it could be locked by two processes
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it names settings, of this start of the machine."""
+        return self.boot == boot_id() and bool(self.cap_mw or self.clock_mhz)
+
     def __str__(self) -> str:
-        return f"{self.gpu}: {self.applied.words}, left by process {self.process}, which was killed"
+        parts = []
+        if self.cap_mw and self.cap_before_mw:
+            parts.append(f"power cap {self.cap_mw / 1000:g} W (before: {self.cap_before_mw / 1000:g} W)")
+        if self.clock_mhz:
+            parts.append(f"clock {self.clock_mhz} MHz")
+        return f"{self.gpu}: {' and '.join(parts)}, left by process {self.process}, which was killed"
 
 
 def leftovers() -> Iterator[RecoveryNote]:
     """The notes of this user whose processes were killed. Each is locked while the caller has it."""
-    folder = _folder()
+    folder = notes_folder()
     with suppress(OSError):
         _refuse_others(folder)
         for path in sorted(folder.glob("*.json")):
             with suppress(OSError), ExitStack() as until_read:
                 file = until_read.enter_context(_opened(path))
-                if _lock(file) and (note := _left_in(file)):
+                if _lock(file) and (note := _read(file)) and note.is_current:
                     until_read.pop_all()
                     yield note
+
+
+def restore_leftovers() -> None:
+    """Undo the settings of all killed runs of this user, as far as the GPUs permit."""
+    for note in leftovers():
+        with suppress(Unavailable):  # the note stays
+            note.restore()
 
 
 def _opened(path: Path, flags: int = 0) -> BinaryIO:
@@ -139,30 +151,16 @@ def _lock(file: BinaryIO) -> bool:
     return True
 
 
-def _content(file: BinaryIO) -> dict[str, Any]:
-    """The content of a note; empty where its process was killed before it had written it."""
-    with suppress(ValueError):
-        content = json.loads(file.read())
-        return content if isinstance(content, dict) else {}
-    return {}
-
-
-def _left_in(file: BinaryIO) -> RecoveryNote | None:
-    """The note in a locked file; None where it names no setting, or one of before the machine was started."""
-    with suppress(ValueError):
-        note = RecoveryNote(file=file, **_content(file))
-        if note.boot == boot_id() and note.applied.words:
-            return note
+def _read(file: BinaryIO) -> RecoveryNote | None:
+    """The note in a file; None where its process was killed before it had written it."""
+    with suppress(ValueError, TypeError):
+        return RecoveryNote(**{**json.loads(file.read()), "file": file})
     return None
 
 
-def place_of_notes() -> Path:
-    """The folder, absolute, that holds the folder of the notes. Raises InputError where $HPCTRIP_KNOBS names none."""
-    return named_path(os.environ.get(FOLDER) or _USUAL, FOLDER).absolute()
-
-
-def _folder() -> Path:
-    return place_of_notes() / f"hpctrip-knobs-{os.geteuid()}"
+def notes_folder() -> Path:
+    """The folder of this user's notes. Raises InputError where $HPCTRIP_KNOBS names none to hold it."""
+    return named_path(os.environ.get(FOLDER) or _USUAL, FOLDER) / f"hpctrip-knobs-{os.geteuid()}"
 
 
 def _refuse_others(folder: Path) -> None:

@@ -1,14 +1,20 @@
-"""Settings of the GPUs that train, power cap and clock, applied for the time of a run."""
+"""Settings of the GPUs that train, power cap and clock, applied for the time of a run.
+
+A run restores them when it ends. No code of a process runs after it is killed (MPI_Abort and a failed watchdog kill,
+too), so a helper waits for the end of the run: it reads a pipe that the kernel closes whatever ends the run, and then
+undoes what the recovery notes of killed runs name (`recovery_log.py`). If a batch system kills the helper as well, the
+notes remain for the next run and for `hpctrip gpu-settings --restore`.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import Field
@@ -16,10 +22,15 @@ from pydantic import Field
 import hpctrip
 from hpctrip.base.units import Watts
 from hpctrip.config.component import Component
-from hpctrip.device.recovery_log import FOLDER, place_of_notes
+from hpctrip.device.counters import Unavailable
+from hpctrip.device.nvml import Gpu
+from hpctrip.device.recovery_log import RecoveryNote
 
-_PUT_BACK_S = 30.0
-"""Longest time that an orderly end waits for the settings to be put back; the daemon goes on with it afterwards."""
+_HELPER = """trap '' INT TERM HUP USR1 USR2
+read -r _
+exec "$@" -P -c 'from hpctrip.device.recovery_log import restore_leftovers; restore_leftovers()'"""
+"""Shell script that waits for the end of its input and then starts Python, its argument. The signals that end jobs are
+ignored."""
 
 
 class GpuSettings(Component):
@@ -45,46 +56,59 @@ class Applied:
     refused: tuple[str, ...] = ()
 
 
-class SettingsProcess:
-    """The daemon that holds the settings of some GPUs (`settings_daemon.py`), as the run sees it. A context: at its end
-    the GPUs are as they were."""
+class HeldSettings:
+    """The settings of some GPUs, held by this process. A context: at its end the GPUs are as they were."""
 
     def __init__(self, uuids: Sequence[str]):
-        """Raises InputError where $HPCTRIP_KNOBS names no folder."""
-        self._uuids = list(uuids)
-        paths = [str(Path(hpctrip.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hpctrip.device.settings_daemon", str(os.getpid())],
+        self._uuids, self._notes = uuids, dict[str, RecoveryNote]()
+        paths = [str(Path(hpctrip.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        self._helper = subprocess.Popen(
+            ["/bin/sh", "-c", _HELPER, "hpctrip-restore", sys.executable],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            text=True,
             start_new_session=True,  # out of reach of what ends the run's process group
-            cwd="/",
-            env=os.environ
-            | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), FOLDER: str(place_of_notes())},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
     def apply(self, settings: GpuSettings) -> Applied:
-        """Apply these settings; absent ones stay as they are."""
-        cap_mw = None if settings.power_cap_w is None else round(1000 * settings.power_cap_w)
-        request = {"uuids": self._uuids, "cap_mw": cap_mw, "clock_mhz": settings.clock_mhz}
-        try:
-            assert self._process.stdin and self._process.stdout
-            self._process.stdin.write(f"{json.dumps(request)}\n")
-            self._process.stdin.flush()
-            made, refused = json.loads(self._process.stdout.readline())
-        except (OSError, ValueError):
-            return Applied(refused=("the process that holds the settings has ended",))
+        """Apply these settings; absent ones stay. Raises InputError where $HPCTRIP_KNOBS names no folder."""
+        made: list[str] = []
+        refused: list[str] = []
+        for uuid in self._uuids:
+            try:
+                gpu = Gpu.of(uuid)
+                if gpu.uuid not in self._notes:
+                    self._notes[gpu.uuid] = RecoveryNote.take(gpu)
+                note = self._notes[gpu.uuid]
+                if settings.power_cap_w is not None:
+                    cap = _cap(note, gpu, round(1000 * settings.power_cap_w))
+                    made.append(f"{gpu.uuid}: {cap}")
+                if (clock_mhz := settings.clock_mhz) is not None:
+                    note.change(partial(gpu.lock_clock_mhz, clock_mhz), clock_mhz=clock_mhz)
+                    made.append(f"{gpu.uuid}: clock {clock_mhz} MHz")
+            except Unavailable as error:
+                refused.append(str(error))
         return Applied(tuple(made), tuple(refused))
 
-    def __enter__(self) -> SettingsProcess:
+    def __enter__(self) -> HeldSettings:
         return self
 
     def __exit__(self, *error: object) -> None:
-        assert self._process.stdin and self._process.stdout
-        with suppress(OSError):
-            self._process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PUT_BACK_S)
-        self._process.stdout.close()
+        for note in self._notes.values():
+            with suppress(Unavailable):  # the note stays
+                note.restore()
+        self._helper.kill()
+        self._helper.communicate()
+
+
+def _cap(note: RecoveryNote, gpu: Gpu, cap_mw: int) -> str:
+    """Cap the power of a GPU; returns the setting in words. Raises Unavailable."""
+    low, high = gpu.cap_range_mw
+    words = f"power cap {cap_mw / 1000:g} W"
+    if not low <= cap_mw <= high:
+        bounds = f"{low / 1000:g} to {high / 1000:g} W"
+        raise Unavailable(f"{gpu.uuid}: {words}: it takes {bounds}")
+    before_mw = note.cap_before_mw or gpu.cap_mw
+    note.change(partial(gpu.set_cap_mw, cap_mw), cap_mw=cap_mw, cap_before_mw=before_mw)
+    return words

@@ -113,7 +113,9 @@ class Trial:
             if state.get(name) != state_again.get(name):
                 problem = f"changes {name} in training, of which neither other ranks nor a resumed run know"
                 self._refuse(problem, "register it as a buffer")
-        if not all(map(self._repeats, (outputs, loss, tests), again)):
+        # as far as the device repeats itself
+        is_exact = self.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
+        if not all(map(_same if is_exact else _close, (outputs, loss, tests), again)):
             problem = "gives other outputs for the same parameters, samples and seeds"
             self._refuse(problem, "keep its state in buffers, and draw from global generators only")
         seed_generators(self.init_seed, self.device)
@@ -139,12 +141,6 @@ class Trial:
                 "draws random numbers in evaluation", "draw them in its forward pass, if self.training"
             )
         return outputs
-
-    def _repeats(self, one: torch.Tensor, other: torch.Tensor) -> bool:
-        """Whether two results of the same computation are the same, as far as the device repeats itself."""
-        if self.device.type == "cpu" or torch.are_deterministic_algorithms_enabled():
-            return _same(one, other)
-        return _close(one, other)
 
     def _mark_buffers(self, before: Mapping[str, tuple[torch.Tensor, int]]) -> None:
         """Make the buffers persistent that training has written, the others constants. `before` holds all tensors with

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def diff(a: ResultsFile, b: ResultsFile) -> list[Difference]:
         raise InputError(f"{a.path}, {b.path}", problem, "name two of a kind")
     left, right = a.settings, b.settings
     settings = [Difference("input", key, left.get(key), right.get(key)) for key in differing([left, right])]
-    return [*settings, *_sources(a, b, bool(settings)), *a.kind.differences(a, b)]
+    return [*settings, *_sources(a, b, bool(settings)), *differences(a, b)]
 
 
 def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Difference]:
@@ -82,8 +83,9 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
             yield Difference("read", (before or after)[0].key, *shown)
 
 
-def run_differences(a: Run, b: Run) -> Iterator[Difference]:
-    """The differences between the tables of two runs."""
+@singledispatch
+def differences(a: Run, b: Run) -> Iterator[Difference]:
+    """The differences between the tables of two files; other classes of results files register their own function."""
     yield from changes("sites", a.sites, b.sites, "site")
     yield from _first_round(a, b)
     if len(a.rounds) != len(b.rounds):

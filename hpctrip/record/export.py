@@ -12,9 +12,9 @@ import numpy as np
 from hpctrip.base.io import json_text, write_new
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import open_checked
-from hpctrip.record.reader import defaults
-from hpctrip.record.results_file import KINDS, read_results
-from hpctrip.record.schema import Column, table_checksum
+from hpctrip.record.reader import defaults, stored_columns
+from hpctrip.record.results_file import FORMATS, read_results
+from hpctrip.record.schema import table_checksum
 
 ROWS = 2**12
 """Rows that are in memory at once."""
@@ -27,29 +27,17 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
     Raises InputError where the file is damaged, before anything is written, and where a file exists and `overwrite` is
     false.
     """
-    with open_checked(path, *KINDS) as file:
+    with open_checked(path, *FORMATS) as file:
         results = read_results(Path(path), file, whole=False)
         for name in results.tables:
-            if table_checksum(_columns(file[name])) != file[name].attrs["checksum"].decode():
+            if table_checksum(stored_columns(file[name])) != file[name].attrs["checksum"].decode():
                 raise ValueError(f"/{name} does not match its checksum")
         contents: dict[Path, bytes | Iterator[bytes]] = {
-            Path(folder, f"{name}.csv"): _csv(file[name], results.columns.get(name, {}))
+            Path(folder, f"{name}.csv"): _csv(file[name], results.format.tables.get(name, {}))
             for name in results.tables
         }
         meta = json_text({"meta": results.meta, "input": results.input})
         return write_new(contents | {Path(folder, "meta.json"): meta.encode() + b"\n"}, overwrite)
-
-
-def _columns(group: h5py.Group) -> Iterator[tuple[str, Column]]:
-    """The columns of a group by name, one at a time in memory."""
-    for name in group:
-        about = group[name].attrs
-        yield name, Column(_values(group[name]), about["unit"].decode(), about["description"].decode())
-
-
-def _values(dataset: h5py.Dataset, rows: slice = slice(None)) -> np.ndarray:
-    """Some rows of a column: numbers, or texts as objects."""
-    return (dataset.asstr() if dataset.dtype.kind == "S" else dataset)[rows]
 
 
 def _csv(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> Iterator[bytes]:
@@ -58,6 +46,9 @@ def _csv(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> Iterat
     num_rows = len(group[next(iter(group))])
     for start in range(0, num_rows, ROWS) or [0]:
         rows = slice(start, min(start + ROWS, num_rows))
-        columns = {name: _values(group[name], rows) for name in group}
+        columns = {
+            name: (group[name].asstr() if group[name].dtype.kind == "S" else group[name])[rows]
+            for name in group
+        }
         added = {name: np.full(rows.stop - start, value) for name, value in later.items()}
         yield csv_bytes(columns | added, with_header=start == 0)

@@ -24,6 +24,7 @@ from hpctrip.record.lock import SUFFIXES, OutputLock
 from hpctrip.record.open_checked import TABLE, open_checked
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import Column
+from hpctrip.record.show import facts_of
 from hpctrip.record.writer import write_table
 
 COLUMNS = {
@@ -56,7 +57,7 @@ def merged(runs: list[Run]) -> dict[str, Column]:
     varying = [key for key in differing(inputs) if key not in _NAMED]
     rows = []
     for run, settings in zip(runs, inputs, strict=True):
-        facts = run.kind.facts(run)
+        facts = facts_of(run)
         facts["path"] = encodable(facts["path"])
         facts |= {name: int(facts[name]) for name in ("synthetic_data", "synthetic_power")}
         varied = {f"input.{key}": settings.get(key) for key in varying}
@@ -85,7 +86,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     text = csv_bytes({name: column.values for name, column in table.items()})
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
-        file.attrs["format"], file.attrs["format_version"] = np.bytes_(TABLE), schema.FORMAT_VERSION
+        file.attrs["format"], file.attrs["format_version"] = np.bytes_(TABLE), schema.RUN.version
         write_table(file, "runs", table, "one row per run")
     with OutputLock(path):
         if not overwrite:
@@ -151,14 +152,9 @@ def _cells(values: np.ndarray) -> list[Any]:
 def cell(text: str) -> str:
     """A text as it stands in a CSV file, see `csv_bytes`."""
     text = printable(text, 10 * len(text))  # the longest escape has 10 characters
-    if text.startswith(("=", "+", "-", "@")) and not _is_number(text):
-        return f"'{text}"
+    if text.startswith(("=", "+", "-", "@")):
+        try:
+            float(text)
+        except ValueError:
+            return f"'{text}"
     return text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

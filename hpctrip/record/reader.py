@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import h5py
 import numpy as np
@@ -20,9 +20,9 @@ from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
 from hpctrip.record.lock import SUFFIXES
-from hpctrip.record.open_checked import TableError, open_checked
+from hpctrip.record.open_checked import TableError
 from hpctrip.record.results_file import ResultsFile
-from hpctrip.record.schema import Attribute, Column
+from hpctrip.record.schema import Column, Format
 from hpctrip.sim.rounds import History
 from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
@@ -43,9 +43,26 @@ class Run(ResultsFile):
     candidates: pd.DataFrame
     """One row per cohort size k that the policy considered in a round."""
 
-    format = schema.FORMAT
-    attributes = schema.ATTRIBUTES
-    columns = schema.TABLES
+    format = schema.RUN
+    replayed_by = "hpctrip.runner.replay:replay"
+
+    @classmethod
+    def read(cls, path: Path, file: h5py.File, whole: bool = True) -> Self:
+        """Read a run from an open file, without the rows of its cohorts and candidates unless it is wanted `whole`.
+        Raises as `common_fields` and `read_frame`."""
+        frames = {
+            name: (read_frame if whole or name in cls.format.index else _headings)(
+                file[name], cls.format.tables.get(name, {})
+            )
+            for name in cls.format.docs
+        }
+        return cls(
+            **common_fields(path, file, cls.format),
+            sites=frames["sites"],
+            rounds=frames["rounds"],
+            cohorts=frames["rounds_sites"],
+            candidates=frames["candidates"],
+        )
 
     @property
     def time_to_accuracy_s(self) -> float:
@@ -110,49 +127,25 @@ class Run(ResultsFile):
         )
 
 
-def open_run(path: str | Path) -> Run:
-    """Read the results file of a run. Raises InputError, in one line that names the file, for any fault; DamagedError
-    where the file is corrupted or does not match its checksums."""
-    with open_checked(path, schema.FORMAT) as file:
-        return read_run(Path(path), file)
+open_run = Run.open
 
 
-def read_run(path: Path, file: h5py.File, whole: bool = True) -> Run:
-    """Read a run from an open results file, without the rows of its cohorts and candidates unless it is wanted `whole`.
-    Raises as `common_fields` and `read_frame`."""
-    fields = common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
-    frames = {
-        name: (read_frame if whole or name in schema.INDEX else _headings)(
-            file[name], schema.TABLES.get(name, {})
-        )
-        for name in ("sites", *schema.TABLES)
-    }
-    return Run(
-        **fields,
-        sites=frames["sites"],
-        rounds=frames["rounds"],
-        cohorts=frames["rounds_sites"],
-        candidates=frames["candidates"],
-    )
-
-
-def common_fields(
-    path: Path, file: h5py.File, attributes: Mapping[str, Attribute], version: int
-) -> dict[str, Any]:
+def common_fields(path: Path, file: h5py.File, form: Format) -> dict[str, Any]:
     """The fields of `ResultsFile`, read from an open file. Raises InputError for another format version, and ValueError
     where attributes or input do not match their checksum."""
     meta = {name: _attribute(file.id, name) for name in file.attrs}
     del meta["format"]
-    if (stored := meta.pop("format_version")) != version:
+    if (stored := meta.pop("format_version")) != form.version:
         writer = meta.get("hpctrip_version") or "of unknown version"
-        problem = f"has format version {stored!r}, written by hpctrip {writer}; this hpctrip reads version {version}"
+        problem = f"has format version {stored!r}, written by hpctrip {writer}"
+        problem += f"; this hpctrip reads version {form.version}"
         raise InputError(str(path), problem, "use the hpctrip that wrote it")
     toml, resolved = file["input/toml"].asstr()[()], json.loads(file["input/json"].asstr()[()])
     if meta.pop("checksum") != schema.meta_checksum(meta, toml, resolved):
         raise ValueError("attributes or input do not match their checksum")
     added = {
         name: attribute.default
-        for name, attribute in attributes.items()
+        for name, attribute in form.attributes.items()
         if attribute.is_later and name not in meta
     }
     return {
@@ -185,14 +178,18 @@ def _values(dataset: h5d.DatasetID) -> np.ndarray:
     return values.astype(values.dtype.newbyteorder("="))
 
 
-def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Read the columns of a group as a frame, with `attrs` as documented at `ResultsFile`. `expected` describes columns
-    as in `ResultsFile.columns`. Raises ValueError where the columns do not match the checksum of the group."""
-    table = {}
+def stored_columns(group: h5py.Group) -> Iterator[tuple[str, Column]]:
+    """The columns of a group by name, read one after another."""
     for name in group:  # not items(), which gives None for unreadable columns
         dataset = h5d.open(group.id, name.encode())  # the objects of h5py take five times as long
         unit, doc = (_attribute(dataset, about) for about in ("unit", "description"))
-        table[name] = Column(_values(dataset), unit, doc)
+        yield name, Column(_values(dataset), unit, doc)
+
+
+def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Read the columns of a group as a frame, with `attrs` as documented at `ResultsFile`. `expected` describes columns
+    as in `Format.tables`. Raises ValueError where the columns do not match the checksum of the group."""
+    table = dict(stored_columns(group))
     if schema.table_checksum(table.items()) != _attribute(group.id, "checksum"):
         raise ValueError(f"{group.name} does not match its checksum")
     frame = pd.DataFrame({name: column.values for name, column in table.items()})

@@ -1,12 +1,11 @@
-"""Base class of all results files, and the registry of their kinds."""
+"""Base class of all results files, and the list of their formats."""
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Self
 
 import h5py
 import numpy as np
@@ -18,28 +17,13 @@ from hpctrip.base.text import printable
 from hpctrip.config.identity import flat, without
 from hpctrip.config.sources import PLUGINS
 from hpctrip.record.open_checked import open_checked
-from hpctrip.record.schema import Attribute
+from hpctrip.record.schema import Format
 
-
-class Kind(NamedTuple):
-    """The functions that read and use results files of one format."""
-
-    read: Callable[[Path, h5py.File, bool], Any]
-    """Read the results from an open file: the whole of them, or what `facts` needs."""
-    facts: Callable[[Any], dict[str, Any]]
-    """The results as {name: value}, with units in the names."""
-    summary: Callable[[Mapping[str, Any]], dict[str, str]]
-    """The facts in words, {label: text}."""
-    contradictions: Callable[[Any], Iterator[Fault]]
-    """The faults of numbers that contradict one another."""
-    differences: Callable[[Any, Any], Iterator[Any]]
-    """The `Difference`s between the tables of two files."""
-    replay: str
-    """The function that recomputes the simulated numbers, as "module:name", because its module is in a higher layer."""
-
-
-KINDS = {"hpctrip run": "hpctrip.record.run_kind:KIND", "hpctrip cluster": "hpctrip.cluster.results:KIND"}
-"""{format: "module:name" of its Kind}, imported when a file of this format is used."""
+FORMATS = {
+    "hpctrip run": "hpctrip.record.reader:Run",
+    "hpctrip cluster": "hpctrip.cluster.results:ClusterRun",
+}
+"""{format: "module:name" of the class of its files}, imported when a file of this format is opened."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +44,21 @@ class ResultsFile:
     input: dict[str, Any]
     """The resolved input, defaults included."""
 
-    format: ClassVar[str]
-    attributes: ClassVar[Mapping[str, Attribute]]
-    columns: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]]
-    """{table: {column: {doc, unit, dtype}}}."""
+    format: ClassVar[Format]
+    replayed_by: ClassVar[str]
+    """The function that recomputes the simulated numbers, "module:name", because its module is in a higher layer."""
 
-    @property
-    def kind(self) -> Kind:
-        """The functions for files of this format."""
-        return pkgutil.resolve_name(KINDS[self.format])
+    @classmethod
+    def read(cls, path: Path, file: h5py.File, whole: bool = True) -> Self:
+        """Read the results from an open file: the whole of them, or what their facts need."""
+        raise NotImplementedError
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Read a results file of this format. Raises InputError, in one line that names the file, for any fault;
+        DamagedError where it is corrupted or does not match its checksums."""
+        with open_checked(path, cls.format.name) as file:
+            return cls.read(Path(path), file)
 
     @property
     def counted(self) -> str:
@@ -97,17 +87,22 @@ class ResultsFile:
 
     def schema_faults(self) -> list[Fault]:
         """Faults for missing attributes, and for columns that are missing or have another type or unit than in
-        `columns`."""
-        absent = [name for name in self.attributes if name not in self.meta]
+        the format."""
+        absent = [name for name in self.format.attributes if name not in self.meta]
         faults = [Fault(f"{self.path}: attribute {name}", "is missing") for name in absent]
-        for table, names in self.columns.items():
+        for table, names in self.format.tables.items():
             frame = self.tables[table]
             for name, spec in names.items():
                 place = f"{self.path}: /{table}/{name}"
                 if name not in frame:
                     faults.append(Fault(place, "is missing", "restore a copy or run again"))
-                elif not _has_type(frame[name], spec["dtype"]):
-                    faults.append(Fault(place, f"has type {frame[name].dtype}, not {_type(spec['dtype'])}"))
+                elif (
+                    pd.api.types.is_numeric_dtype(frame[name])
+                    if spec["dtype"] == TEXT
+                    else frame[name].dtype != spec["dtype"]
+                ):
+                    expected = TEXT if spec["dtype"] == TEXT else np.dtype(spec["dtype"])
+                    faults.append(Fault(place, f"has type {frame[name].dtype}, not {expected}"))
                 elif (unit := frame.attrs["units"][name]) != spec["unit"]:
                     faults.append(Fault(place, f"has the unit {unit!r}, not {spec['unit']!r}"))
         return faults
@@ -116,19 +111,10 @@ class ResultsFile:
 def open_results(path: str | Path, whole: bool = True) -> Any:
     """Read a results file of any kind: the whole of it, or what its facts need. Raises InputError, in one line that
     names the file, for any fault in what is read."""
-    with open_checked(path, *KINDS) as file:
+    with open_checked(path, *FORMATS) as file:
         return read_results(Path(path), file, whole)
 
 
 def read_results(path: Path, file: h5py.File, whole: bool) -> Any:
     """Read the results from an open file of any kind, as `open_results`."""
-    kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
-    return kind.read(path, file, whole)
-
-
-def _type(dtype: str) -> np.dtype | str:
-    return dtype if dtype == TEXT else np.dtype(dtype)
-
-
-def _has_type(values: pd.Series, dtype: str) -> bool:
-    return not pd.api.types.is_numeric_dtype(values) if dtype == TEXT else values.dtype == _type(dtype)
+    return pkgutil.resolve_name(FORMATS[file.attrs["format"].decode()]).read(path, file, whole)

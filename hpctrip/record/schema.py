@@ -17,11 +17,6 @@ import numpy as np
 from hpctrip.base.rows import TEXT, columns
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
-FORMAT = "hpctrip run"
-FORMAT_VERSION = 2
-"""Raised when an older reader would misread the file; each hpctrip reads one version. A new column or attribute does
-not raise it."""
-
 
 class Column(NamedTuple):
     """One column of a table: its values [rows], their unit ("1": a plain number) and what they are."""
@@ -40,18 +35,6 @@ TABLES: dict[str, dict[str, dict[str, Any]]] = {
     "candidates": _ROUND | columns(Candidates),
 }
 """{table: {column: {doc, unit, dtype}}} of the tables of rows. The columns of /sites depend on the simulated world."""
-
-DESCRIPTIONS = {
-    "input": "the merged input file and what it resolved to, defaults included",
-    "sites": "one row per site; index: site",
-    "rounds": "one row per finished round; index: round",
-    "rounds_sites": "one row per site of a round's cohort, in the policy's order; index: round, site",
-    "candidates": "one row per cohort size that the policy compared in a round; index: round, k",
-}
-
-
-INDEX = {"sites": "site", "rounds": "round"}
-"""{table: its index column}, for tables with an index of one column."""
 
 
 class Attribute(NamedTuple):
@@ -155,6 +138,37 @@ ATTRIBUTES: dict[str, Attribute] = {
     ),
 }
 """The attributes of every results file of a run; a file may have more."""
+
+
+class Format(NamedTuple):
+    """What results files of one format hold."""
+
+    name: str
+    version: int
+    """Raised when an older reader would misread the file; each hpctrip reads one version. A new column or attribute
+    does not raise it."""
+    attributes: Mapping[str, Attribute]
+    tables: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """{table: {column: {doc, unit, dtype}}}, as far as the columns are fixed."""
+    docs: Mapping[str, str]
+    """{table: its description}."""
+    index: Mapping[str, str]
+    """{table: its index column}, for tables with an index of one column."""
+
+
+RUN = Format(
+    "hpctrip run",
+    version=2,
+    attributes=ATTRIBUTES,
+    tables=TABLES,
+    docs={
+        "sites": "one row per site; index: site",
+        "rounds": "one row per finished round; index: round",
+        "rounds_sites": "one row per site of a round's cohort, in the policy's order; index: round, site",
+        "candidates": "one row per cohort size that the policy compared in a round; index: round, k",
+    },
+    index={"sites": "site", "rounds": "round"},
+)
 
 
 def time_to_accuracy_s(rounds: Iterable[tuple[float, float]], target: float) -> float:

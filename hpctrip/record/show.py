@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, printable
@@ -18,17 +17,17 @@ from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 Facts = Mapping[str, Any]
-"""The results as {name: value}, as `Kind.facts` returns them."""
-
-
-def summary(results: ResultsFile) -> dict[str, str]:
-    """The results in words, {label: text}."""
-    return results.kind.summary(results.kind.facts(results))
+"""The results as {name: value}, as `facts_of` returns them."""
 
 
 def show(run: ResultsFile) -> Table:
     """The summary as a rich table that fits one screen: texts of the file are escaped and cut."""
+    from rich.text import Text
+
     table = facts_table(summary(run), 200)
     table.title, table.title_justify, table.title_style = Text(printable(str(run.path))), "left", "bold"
     return table
@@ -36,6 +35,9 @@ def show(run: ResultsFile) -> Table:
 
 def facts_table(facts: Mapping[str, str], limit: int) -> Table:
     """A rich table of {label: text}, each text escaped and cut to about `limit` characters."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -52,8 +54,10 @@ _AS_RECORDED = (
 )
 
 
-def run_facts(run: Run) -> dict[str, Any]:
-    """The facts of a run; NaN stands for unknown numbers."""
+@singledispatch
+def facts_of(run: Run) -> dict[str, Any]:
+    """The results as {name: value}, with units in the names; NaN stands for unknown numbers. Other classes of results
+    files register their own function."""
     settings = run.settings
     train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
     return {
@@ -78,7 +82,7 @@ def run_facts(run: Run) -> dict[str, Any]:
             f"{name}/{c}"
             for name, frame in run.tables.items()
             for c in frame.attrs["added"]
-            if "is_counted" not in run.columns.get(name, {}).get(c, {})
+            if "is_counted" not in run.format.tables.get(name, {}).get(c, {})
         ],
     }
 
@@ -144,8 +148,10 @@ def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
     return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
 
 
-def run_summary(facts: Facts) -> dict[str, str]:
-    """The facts of a run in words."""
+@singledispatch
+def summary(run: Run) -> dict[str, str]:
+    """The facts in words, {label: text}. Other classes of results files register their own function."""
+    facts = facts_of(run)
     unheld = " when last written, but no process is seen to hold it: it was killed"
     reason = f": {facts['stop_reason']}" if facts["stop_reason"] else unheld * facts["is_unheld"]
     commit = f", commit {facts['git_commit'][:12]}{' with changes' if facts['git_dirty'] else ''}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import singledispatch
 from itertools import islice
 from typing import Any
 
@@ -27,12 +28,13 @@ MOST_FAULTS = 1000
 def verify(results: ResultsFile) -> list[Fault]:
     """Faults where a results file contradicts the schema or itself, at most MOST_FAULTS. Its checksums were verified
     when it was read."""
-    return results.schema_faults() or [*islice(results.kind.contradictions(results), MOST_FAULTS)]
+    return results.schema_faults() or [*islice(contradictions(results), MOST_FAULTS)]
 
 
-def run_contradictions(run: Run) -> Iterator[Fault]:
-    """The contradictions in the tables of a run. Numbers are checked only if the structure has no faults, so that a
-    cause is reported once."""
+@singledispatch
+def contradictions(run: Run) -> Iterator[Fault]:
+    """The faults of tables that contradict one another; other classes of results files register their own.
+    Numbers are checked only if the structure has no faults, so that a cause is reported once."""
     yield from [*run.structure_faults()] or _arithmetic(run)
 
 

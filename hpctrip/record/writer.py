@@ -69,53 +69,33 @@ def write_run(path: str | Path, meta: Mapping[str, Any], sites: Table, history: 
 
 def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
     """The bytes of the results file; the same arguments give the same bytes."""
-    meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | dict(meta)
+    meta = {name: attribute.default for name, attribute in schema.RUN.attributes.items()} | dict(meta)
     meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history.curve(), meta["target_accuracy"])
     meta["target_accuracy"] = float(meta["target_accuracy"])
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
-    tables = {"sites": sites, **schema.tables(history)}
-    return file_image(
-        schema.FORMAT,
-        schema.FORMAT_VERSION,
-        meta,
-        schema.ATTRIBUTES,
-        texts,
-        tables,
-        schema.DESCRIPTIONS,
-        schema.INDEX,
-    )
+    return file_image(schema.RUN, meta, texts, {"sites": sites, **schema.tables(history)})
 
 
 def file_image(
-    form: str,
-    version: int,
-    meta: Mapping[str, Any],
-    attributes: Mapping[str, schema.Attribute],
-    texts: Mapping[str, str],
-    tables: Mapping[str, Table],
-    docs: Mapping[str, str],
-    index: Mapping[str, str],
+    form: schema.Format, meta: Mapping[str, Any], texts: Mapping[str, str], tables: Mapping[str, Table]
 ) -> bytes:
-    """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables with their
-    descriptions and index columns, by the name of the table; a table with an index of two columns has none in `index`.
-
-    Raises TypeError where a value in `meta` has another type than its default in `attributes`.
-    """
+    """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables. Raises
+    TypeError where a value in `meta` has another type than its default."""
     meta = {name: _stored(value) for name, value in meta.items()}
-    for name, attribute in attributes.items():
+    for name, attribute in form.attributes.items():
         if type(meta[name]) is not type(attribute.default):
             raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")
     checksum = schema.meta_checksum(meta, texts["toml"], json.loads(texts["json"]))
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=_FORMAT) as file:
-        _annotate(file, format=form, format_version=version, checksum=checksum, **meta)
+        _annotate(file, format=form.name, format_version=form.version, checksum=checksum, **meta)
         group = file.create_group("input")
-        _annotate(group, description=schema.DESCRIPTIONS["input"])
+        _annotate(group, description="the merged input file and what it resolved to, defaults included")
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
         for name, table in tables.items():
             columns = {column: Column(_stored(values), *rest) for column, (values, *rest) in table.items()}
-            write_table(file, name, columns, docs[name], index.get(name))
+            write_table(file, name, columns, form.docs[name], form.index.get(name))
     return buffer.getvalue()
 
 

@@ -81,7 +81,7 @@ def verify_file(file: Path, replayed: bool, plugins: Sequence[Plugin], data: Seq
     if faults or not replayed:
         return Verification(path, faults, replayed=False)
     try:
-        again = pkgutil.resolve_name(results.kind.replay)(results, plugins, data)
+        again = pkgutil.resolve_name(results.replayed_by)(results, plugins, data)
     except NotReplayable as reason:
         return Verification(path, [], replayed=False, not_replayed=str(reason))
     return Verification(path, again, replayed=True)

@@ -26,7 +26,7 @@ from hpctrip.config.sources import Source, named_files, refuse_changed
 from hpctrip.device.counters import machine
 from hpctrip.device.meter import Meter, meter_ranks, open_meter
 from hpctrip.device.recovery_log import leftovers
-from hpctrip.device.settings import Applied, GpuSettings, SettingsProcess
+from hpctrip.device.settings import Applied, GpuSettings, HeldSettings
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, build_collectively, choose_device, gpu_identity, hostname, hosts_kind
@@ -285,7 +285,7 @@ def apply_settings(gpus: list[str] | None, settings: GpuSettings, until: ExitSta
         return Applied()
     if not gpus:
         return Applied(refused=("no GPU trains here",))
-    return until.enter_context(SettingsProcess(gpus)).apply(settings)
+    return until.enter_context(HeldSettings(gpus)).apply(settings)
 
 
 def resume(session: Session, until_over: ExitStack) -> tuple[ResumePoint, torch.Tensor]:

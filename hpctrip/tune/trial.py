@@ -15,7 +15,7 @@ import torch
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import mean_interval
 from hpctrip.device.meter import open_meter
-from hpctrip.device.settings import SettingsProcess
+from hpctrip.device.settings import HeldSettings
 from hpctrip.ranks.base import Ranks, choose_device, gpu_identity
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment, read_input
@@ -124,7 +124,7 @@ class TrialRunner:
         """Train round after round as a run does, without writing files; the GPU's settings are restored at the end.
         Raises HpctripError if a GPU setting is refused."""
         experiment, ranks = self.experiment(keys), Ranks()
-        with SettingsProcess(self.gpus) if experiment.knobs.any else nullcontext() as settings:
+        with HeldSettings(self.gpus) if experiment.knobs.any else nullcontext() as settings:
             if settings:
                 applied = settings.apply(experiment.knobs)
                 if applied.refused or not self.gpus:

@@ -14,7 +14,7 @@ from hpctrip.cli import watch as watching
 from hpctrip.cli.watch import recent_summary, watch
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
-from hpctrip.record.show import run_facts, summary
+from hpctrip.record.show import facts_of, summary
 from hpctrip.record.verify import verify
 from hpctrip.record.writer import write_run
 from hpctrip.sim.rounds import History
@@ -77,7 +77,7 @@ def test_show_says_that_no_process_holds_a_run_that_was_killed(written, tmp_path
     assert summary(open_run(path))["status"] == "running"
     lock._file.close()  # as by kill -9: the lock file stays
     assert "no process is seen to hold it" in summary(open_run(path))["status"]
-    assert run_facts(open_run(path))["status"] == "running"
+    assert facts_of(open_run(path))["status"] == "running"
     assert summary(open_run(written(3, "interrupted")))["status"] == "interrupted"
 
 

@@ -5,9 +5,10 @@ import json
 import h5py
 import pytest
 
-from hpctrip.cluster.results import contradictions, open_cluster
+from hpctrip.cluster.results import ClusterRun
 from hpctrip.cluster.run import replay
 from hpctrip.record.diff import diff
+from hpctrip.record.verify import verify
 
 TINY = ("jobs.num_jobs=8", "jobs.span_s=3600", "jobs.median_s=900", "cluster.num_nodes=4", "jobs.largest=8")
 
@@ -44,7 +45,7 @@ def test_the_shipped_scenario_says_what_was_simulated(hpctrip, tmp_path):
 
 
 def test_a_file_holds_units_digests_and_what_was_read(fifo):
-    run = open_cluster(fifo)
+    run = ClusterRun.open(fifo)
     assert run.jobs.attrs["units"]["energy_j"] == "J" and run.intervals.attrs["units"]["power_w"] == "W"
     assert run.meta["scheduler"] == "fifo" and run.meta["synthetic_jobs"] and run.status == "finished"
     assert run.meta["mean_jct_s"] == pytest.approx(run.jobs.jct_s.mean())
@@ -73,7 +74,7 @@ def test_the_times_at_which_jobs_and_budget_begin_are_shown(hpctrip, tmp_path):
     ]
     ended = hpctrip("cluster", *lines(*files), "--out", tmp_path / "run.h5")
     assert "jobs 36000 s; budget 36000 s" in ended.out
-    run = open_cluster(tmp_path / "run.h5")
+    run = ClusterRun.open(tmp_path / "run.h5")
     assert run.meta["simulated_start"] == ["jobs 36000 s", "budget 36000 s"]
     assert run.intervals.limit_w.iloc[-1] == 3000
     assert hpctrip("verify", tmp_path / "run.h5", "--data", tmp_path).out == f"{tmp_path / 'run.h5'}: ok\n"
@@ -83,7 +84,7 @@ def test_the_times_at_which_jobs_and_budget_begin_are_shown(hpctrip, tmp_path):
 def test_show_tells_the_grams_where_the_intensity_is_known(hpctrip, simulated, fifo):
     assert "CO2" not in hpctrip("show", fifo).out
     known = simulated("scheduler.kind=fifo", "carbon={kind='daily', mean=250.0, swing=100.0, spread=false}")
-    grams = open_cluster(known).meta["carbon_g"]
+    grams = ClusterRun.open(known).meta["carbon_g"]
     assert f"carbon {grams / 1e3:.4g} kg CO2 (synthetic)" in " ".join(hpctrip("show", known).out.split())
     assert hpctrip("verify", known).out == f"{known}: ok\n"
 
@@ -95,9 +96,9 @@ def test_verify_finds_what_was_changed_and_what_the_input_does_not_lead_to(hpctr
         file["jobs/jct_s"][0] += 1
     ended = hpctrip("verify", changed)
     assert ended.code == 2 and "/jobs does not match its checksum" in ended.err
-    run = open_cluster(fifo)
+    run = ClusterRun.open(fifo)
     run.jobs.loc[2, "energy_j"] += 1000.0
-    assert any("/jobs/energy_j" in fault.place for fault in contradictions(run))
+    assert any("/jobs/energy_j" in fault.place for fault in verify(run))
     (fault,) = replay(run)
     assert "/jobs/energy_j, row 2" in str(fault) and "simulated again" in str(fault)
     run.input["jobs"] |= {"num_jobs": 3}

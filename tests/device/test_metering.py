@@ -6,10 +6,10 @@ import pytest
 
 from hpctrip.device.counters import MICRO, Counters, Unavailable
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
+from hpctrip.device.recovery_log import RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
-from hpctrip.record.show import drawn, run_facts, summary
+from hpctrip.record.show import drawn, facts_of, summary
 from hpctrip.record.verify import _arithmetic, verify
 
 JOULES = ["record_wall_j", "train_wall_j", "exchange_wall_j", "evaluate_wall_j"]
@@ -90,7 +90,7 @@ def test_show_says_why_the_energy_of_a_round_is_not_known(trained, monkeypatch, 
 
 
 def test_counters_that_did_not_advance_in_a_run_have_no_shares(metered):
-    facts = run_facts(metered) | {"wall_j": 0.0}
+    facts = facts_of(metered) | {"wall_j": 0.0}
     assert drawn(facts) == {"energy drawn": "0 J: the counters did not advance"}
 
 
@@ -165,9 +165,8 @@ def test_without_permission_the_run_warns_once_and_goes_on(hpctrip, tiny, tmp_pa
 
 @pytest.fixture
 def left_by_a_killed_run(on_a_gpu):
-    note = RecoveryNote.take(Gpu.of(GPU), 4242)
-    note.applied = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
-    note.write()
+    note = RecoveryNote.take(Gpu.of(GPU))
+    note.write(process=4242, cap_mw=200_000, cap_before_mw=350_000)
     note.file.close()  # its process is gone
     (on_a_gpu / "cap0").write_text("200000")
 

@@ -71,10 +71,6 @@ def test_on_a_gpu_only_algorithms_that_repeat_themselves_are_allowed(any_algorit
     assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == (":4096:8" if expected else None)
 
 
-def test_older_files_say_nothing_where_they_mean_auto():
-    assert EngineChoice.model_validate({"sites_per_block": None}) == EngineChoice()
-
-
 def test_auto_takes_the_loop_on_a_cpu_and_the_stack_on_a_gpu():
     assert choose("auto", "cpu") == (ENGINES["sequential"], "on a CPU one site's model stays in the cache")
     assert choose("auto", torch.device("cuda", 1))[0] is ENGINES["stacked"]

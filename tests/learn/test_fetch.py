@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data.fetch import SOURCES, Source, fetch
+from hpctrip.learn.data.fetch import SOURCES, Download, fetch
 
 UMASK = os.umask(0)
 os.umask(UMASK)
@@ -132,7 +132,7 @@ def test_a_tar_archive_cannot_write_elsewhere(serve, tmp_path):
 
 
 def test_a_single_file_is_stored_under_its_name(serve, tmp_path):
-    source = Source("a text", serve(b"words"), md5(b"words"), 5, file_name="words.txt")
+    source = Download("a text", serve(b"words"), md5(b"words"), 5, file_name="words.txt")
     assert fetch(source, tmp_path) == [tmp_path / "words.txt"]
     (path,) = tmp_path.iterdir()
     assert path.read_bytes() == b"words" and path.stat().st_mode & 0o777 == 0o666 & ~UMASK

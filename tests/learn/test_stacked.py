@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.engines import stacked
 from hpctrip.learn.engines.sequential import Sequential
-from hpctrip.learn.engines.stacked import Stacked, called, captured
+from hpctrip.learn.engines.stacked import Stacked, captured
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 
@@ -85,7 +86,7 @@ def test_an_error_that_more_memory_does_not_mend_is_raised(task, error, raised):
         deltas(engine, flatten(task.build_model()))
 
 
-def test_a_step_is_prepared_once_for_each_rounded_number_of_sites_and_then_replayed(task):
+def test_a_step_is_prepared_once_for_each_rounded_number_of_sites_and_then_replayed(task, monkeypatch):
     params, engine, prepared, replayed = flatten(task.build_model()), Stacked(task, WORK), [], []
     expected = deltas(Stacked(task, WORK), params)
 
@@ -93,7 +94,8 @@ def test_a_step_is_prepared_once_for_each_rounded_number_of_sites_and_then_repla
         prepared.append(step.__self__.index.shape[0])
         return lambda: (replayed.append(1), step())
 
-    engine.runner, engine.round_up = counting, True
+    monkeypatch.setattr(stacked, "captured", counting)
+    engine.has_graphs = engine.round_up = True
     for _ in range(2):
         torch.testing.assert_close(deltas(engine, params), expected, rtol=1e-3, atol=1e-5)
     list(engine.train(params, SITES[:4])), list(engine.train(params, SITES[:3]))
@@ -123,9 +125,9 @@ def test_tf32_is_off_unless_asked_for(task):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_captured_step_trains_the_same_model_as_a_called_one(task):
     params, results = flatten(task.build_model()).cuda(), []
-    for runner in (None, called):
+    for has_graphs in (True, False):
         engine = Stacked(task, WORK, "cuda")
-        engine.runner = runner or engine.runner
+        engine.has_graphs = has_graphs
         results += [deltas(engine, params), deltas(engine, params)]
     for result in results[1:]:
         torch.testing.assert_close(result, results[0], rtol=1e-3, atol=1e-5)

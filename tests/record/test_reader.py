@@ -91,7 +91,7 @@ def test_a_file_of_another_format_version_is_one_line_that_names_its_writer(run_
         open_run(run_file)
     assert str(refused.value) == (
         f"{run_file}: has format version {version}, written by hpctrip 0.1.0; "
-        f"this hpctrip reads version {schema.FORMAT_VERSION}; use the hpctrip that wrote it"
+        f"this hpctrip reads version {schema.RUN.version}; use the hpctrip that wrote it"
     )
 
 
@@ -129,7 +129,7 @@ def test_a_file_older_than_an_attribute_is_read_with_its_default(
     old = tmp_path / "old.h5"
     with monkeypatch.context() as patch:
         without_later = {name: spec for name, spec in schema.ATTRIBUTES.items() if not spec.is_later}
-        patch.setattr(schema, "ATTRIBUTES", without_later)
+        patch.setattr(schema, "RUN", schema.RUN._replace(attributes=without_later))
         write_run(old, meta | {"policy": "powertrip"}, fake_sites(5), fake_history(3, 5))
     run = open_run(old)
     assert verify(run) == [] and run.meta["policy"] == "powertrip" and "policy" not in run.added

@@ -21,7 +21,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import open_run
 from hpctrip.record.results_file import open_results
-from hpctrip.record.show import run_facts, show, summary
+from hpctrip.record.show import facts_of, show, summary
 from hpctrip.sim.rounds import History
 
 
@@ -124,7 +124,7 @@ def test_show_reads_no_rows_of_cohorts(run_file, hpctrip, monkeypatch):
     )
     assert "3, 0.026 h simulated" in hpctrip("show", run_file).out
     assert sorted(read) == ["/rounds", "/sites"]
-    assert str(run_facts(open_results(run_file, whole=False))) == str(run_facts(open_run(run_file)))
+    assert str(facts_of(open_results(run_file, whole=False))) == str(facts_of(open_run(run_file)))
 
 
 def test_texts_of_a_file_are_escaped_and_cut_to_a_screen(written):

@@ -19,13 +19,6 @@ from hpctrip.sim.times import moment_us
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_sequential_engine_may_be_asked_for_by_its_old_name(files):
-    experiment = read_input(files('[engine]\nname = "loop"\n')).experiment
-    assert experiment.engine.name == "sequential"
-    # as in older results files
-    assert experiment_of({"engine": {"name": "loop"}}).engine == experiment.engine
-
-
 def test_without_a_file_the_embedded_scenario_is_used():
     assert read_input().experiment.name == "demo"
     assert read_input([], ["seed=7"]).experiment.sites.num_sites == 40

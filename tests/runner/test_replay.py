@@ -15,10 +15,12 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.config.sources import NamedFiles
 from hpctrip.record import schema
+from hpctrip.record.diff import differences
 from hpctrip.record.reader import open_run
-from hpctrip.record.results_file import KINDS
+from hpctrip.record.results_file import FORMATS
 from hpctrip.record.schema import Column
-from hpctrip.record.verify import verify
+from hpctrip.record.show import facts_of, summary
+from hpctrip.record.verify import contradictions, verify
 from hpctrip.record.writer import write_run
 from hpctrip.runner.replay import located, replay
 from hpctrip.sim.policies import POLICIES
@@ -83,7 +85,7 @@ def test_a_file_from_before_the_number_of_parameters_was_recorded_is_replayed(tr
     run = trained("stop.max_rounds=2")
     older = {name: spec for name, spec in schema.ATTRIBUTES.items() if not spec.is_later}
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "ATTRIBUTES", older)
+        patch.setattr(schema, "RUN", schema.RUN._replace(attributes=older))
         written_anew(run, tmp_path / "old.h5", run.history(), older)
     old = open_run(tmp_path / "old.h5")
     assert "num_params" in old.added and verify(old) == [] and replay(old) == []
@@ -208,7 +210,10 @@ def _files(path):
     return list(found[0].iterdir()) if found[0].is_dir() else found
 
 
-def test_every_kind_of_results_file_and_its_replay_are_where_their_names_say():
-    for place in KINDS.values():
-        kind = pkgutil.resolve_name(place)
-        assert callable(pkgutil.resolve_name(kind.replay)) and all(map(callable, kind[:-1]))
+def test_every_class_of_results_files_and_its_replay_are_where_their_names_say():
+    classes = {name: pkgutil.resolve_name(place) for name, place in FORMATS.items()}
+    assert all(cls.format.name == name for name, cls in classes.items())
+    for cls in classes.values():
+        assert callable(pkgutil.resolve_name(cls.replayed_by))
+    for function in (facts_of, summary, contradictions, differences):
+        assert len({function.dispatch(cls) for cls in classes.values()}) == len(classes)

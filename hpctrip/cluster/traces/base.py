@@ -14,14 +14,12 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.text import unknown_name
-from hpctrip.cluster.models import Catalogue, Profile, Speeds
+from hpctrip.cluster.models import MOST_GPUS, Catalogue, Profile, Speeds
 from hpctrip.config.component import Component, Registry
 from hpctrip.config.sources import Reads
 
 TRACES = Registry("jobs", default="synthetic")
 
-MOST_GPUS = 4096
-"""Maximum number of GPUs that a job may request."""
 LONGEST_S = 1e9
 """Maximum of times and durations in a trace, about thirty years."""
 

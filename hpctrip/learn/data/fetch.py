@@ -14,7 +14,7 @@ from hpctrip.base.units import GB
 
 
 @dataclass(frozen=True)
-class Source:
+class Download:
     """A public data set: its address, its checksum, and the files wanted of it."""
 
     title: str
@@ -32,21 +32,21 @@ class Source:
 
 
 SOURCES = {
-    "emnist": Source(
+    "emnist": Download(
         "EMNIST",
         "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",  # all six splits as gzipped IDX files
         "md5:58c8d27c78d21e728a6bc7b3cc06412e",
         0.6 * GB,
         wanted="emnist-*",
     ),
-    "shakespeare": Source(
+    "shakespeare": Download(
         "tinyshakespeare",
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
         "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         0.0012 * GB,
         file_name="tinyshakespeare.txt",
     ),
-    "speech": Source(
+    "speech": Download(
         "Speech Commands v2",
         "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz",
         "sha256:af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58",
@@ -61,7 +61,7 @@ _TIMEOUT_S = 30
 _CHUNK_BYTES = 2**16
 
 
-def fetch(source: Source, destination: str | Path) -> list[Path]:
+def fetch(source: Download, destination: str | Path) -> list[Path]:
     """Download the source and put its wanted files into `destination`; returns their paths, sorted.
 
     Download and unpacking happen in a temporary folder inside `destination`, so files appear there whole, after the
@@ -88,7 +88,7 @@ def fetch(source: Source, destination: str | Path) -> list[Path]:
         ) from None
 
 
-def _download(source: Source, folder: str) -> Path:
+def _download(source: Download, folder: str) -> Path:
     """The downloaded file in this folder, its checksum verified."""
     import pooch  # heavy
 
@@ -121,7 +121,7 @@ def _cause(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _unpacked(source: Source, download: Path) -> Path:
+def _unpacked(source: Download, download: Path) -> Path:
     """A folder beside the download with its content; a copy of one that is no archive (pooch's own file is private).
     The checksum says that the archive is whole and is the published one."""
     folder = download.with_name("unpacked")

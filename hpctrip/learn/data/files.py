@@ -95,11 +95,6 @@ def leaf_fault(path: Path, name: str, problem: str) -> InputError:
     return InputError(str(path), f"user {shown(name)}: {problem}", _NOT_LEAFS)
 
 
-def is_leaf(content: dict[str, Any]) -> bool:
-    """Whether a JSON object has any of the keys of LEAF's files."""
-    return any(key in content for key in ("users", "num_samples", "user_data"))
-
-
 def leaf_users(path: Path, content: dict[str, Any]) -> Iterator[tuple[str, LeafUser]]:
     """The users of a file of LEAF's, whose JSON object is `content`, by name, in its order.
 

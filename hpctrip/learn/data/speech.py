@@ -171,7 +171,10 @@ class _Header(tarfile.TarInfo):
 
 
 def _files(source: Path, wanted: Callable[[str], bool], bar: Progress) -> Iterator[_File]:
+    """The clips of the wanted words, and the lists, of which those inside an archive come later and win."""
     try:
+        for path in _list_files(source):
+            yield _File(str(path), path.name, read_file(path))
         yield from (_of_folder if source.is_dir() else _of_archive)(source, wanted, bar)
     except OSError as error:
         place = str(error.filename or source)
@@ -184,14 +187,11 @@ def _of_folder(source: Path, wanted: Callable[[str], bool], bar: Progress) -> It
     for folder in bar.track(_words(source), description=f"features of {source.name}"):
         for path in _clips(folder) if wanted(folder.name) else ():
             yield _File(str(path), _clip_name(str(path), folder.name, path.stem), read_file(path))
-    yield from _lists(source)
 
 
 def _of_archive(source: Path, wanted: Callable[[str], bool], bar: Progress) -> Iterator[_File]:
-    """Members in their order, read once and not unpacked: a compressed archive cannot be read out of order. Lists may
-    lie beside it; those inside come later and win. Of two members of one path the later counts, as when an archive is
-    unpacked."""
-    yield from _lists(source)
+    """Members in their order, read once and not unpacked: a compressed archive cannot be read out of order. Of two
+    members of one path the later counts, as when an archive is unpacked."""
     try:
         with (
             bar.open(source, "rb", description=f"features of {source.name}") as raw,
@@ -233,11 +233,6 @@ def _words(source: Path) -> list[Path]:
 
 def _clips(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
-
-
-def _lists(source: Path) -> Iterator[_File]:
-    for path in _list_files(source):
-        yield _File(str(path), path.name, read_file(path))
 
 
 def _list_files(source: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.config.component import Component
@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     import torch
 
     from hpctrip.learn.engines.steps import Engine
-
-_Size = Annotated[int, Field(ge=1, le=10**9)]
-# Older inputs, also those stored in results files, call the sequential engine "loop", and set no size by null.
-_Name = Annotated[
-    Literal["auto", "sequential", "stacked"],
-    BeforeValidator(lambda name: "sequential" if name == "loop" else name),
-]
-_BlockSize = Annotated[
-    Literal["auto"] | _Size, BeforeValidator(lambda size: "auto" if size is None else size)
-]
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class BlockRule:
 class EngineChoice(Component):
     """Training of a block of sites: engine, precision, and block size."""
 
-    name: _Name = "auto"
+    name: Literal["auto", "sequential", "stacked"] = "auto"
     """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
     precision: Precision = "float32"
     """Precision of matrix products and convolutions in training; tf32 and bfloat16 change results in about the third
@@ -69,7 +59,7 @@ class EngineChoice(Component):
     deterministic: bool = True
     """On GPUs, use only deterministic algorithms; an operation without one ends the run with its name. false: any
     algorithm. CPU algorithms are always deterministic."""
-    sites_per_block: _BlockSize = "auto"
+    sites_per_block: Literal["auto"] | Annotated[int, Field(ge=1, le=10**9)] = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)
     """Number of hosts that the scenario is sized for, independent of the actual number: stacked blocks are small

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from hpctrip.learn.aggregate import magnitude_of
 from hpctrip.learn.engines.base import SiteUpdate
-from hpctrip.learn.engines.steps import AutogradStep, Engine, Step
+from hpctrip.learn.engines.steps import AutogradStep, Engine, Optimizers, Step, Visits
 from hpctrip.learn.params import flatten, num_params
 
 
@@ -35,10 +35,7 @@ class Sequential(Engine):
         self.delta, self.num_params = torch.empty_like(flatten(self.model)), num_params(self.model)
 
     def train(
-        self,
-        params: torch.Tensor,
-        visits: list[list[np.ndarray]],
-        optimizers: Sequence[torch.Tensor | None] = (),
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
     ) -> Iterator[SiteUpdate]:
         """Train one site after another."""
         self.set_training()

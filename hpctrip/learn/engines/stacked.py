@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,8 @@ from torch.func import functional_call, vmap
 from hpctrip.base.errors import InputError
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
-from hpctrip.learn.engines.steps import RULES, Engine, autocast, gradients_of, views
-from hpctrip.learn.params import flatten, num_params
+from hpctrip.learn.engines.steps import RULES, Engine, Optimizers, Visits, autocast, gradients_of, views
+from hpctrip.learn.params import num_params
 
 log = logging.getLogger(__name__)
 
@@ -54,38 +54,23 @@ class Stacked(Engine):
         self.forward = getattr(self.model, "stacked_forward", None) or partial(mapped_forward, self.model)
         # of one sample as a batch of one: their weighted sum is exact where batches are ragged
         self.losses = vmap(vmap(lambda output, label: task.loss(output.unsqueeze(0), label.unsqueeze(0))))
-        self.runner: Callable = captured if on_gpu else called
-        self.round_up = on_gpu
+        self.has_graphs = self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
         self.description = "the sites of a block at once"
 
-    def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The same batch at two sites."""
-        weights = {
-            name: torch.stack([w, w]).requires_grad_()
-            for name, w in views(self.model, flatten(self.model)).items()
-        }
-        losses = self.losses(self.forward(weights, torch.stack([inputs] * 2)), torch.stack([labels] * 2))
-        return losses.sum(), [*weights.values()]
-
     def train(
-        self,
-        params: torch.Tensor,
-        visits: list[list[np.ndarray]],
-        optimizers: Sequence[torch.Tensor | None] = (),
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
     ) -> Iterator[SiteUpdate]:
         """Train all sites at once. Optimisers always start anew."""
         updates = self._tried(params, visits) or self._tried(
             params, visits
         )  # without the tensors of other numbers
         if updates is None:
-            problem = (
-                f"the memory of {self.device} is full, which held {len(visits)} sites before the first round"
-            )
+            problem = f"the memory of {self.device} is full with {len(visits)} sites"
             raise InputError("engine", problem, "end what else runs on it, or lower engine.sites_per_block")
         yield from updates
 
-    def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
+    def fitting(self, params: torch.Tensor, visits: Visits) -> int:
         """As many as memory holds when they train: all, or half, and so on. Raises InputError where it is none."""
         while self._tried(params, visits) is None:
             if len(visits) == 1:
@@ -95,7 +80,7 @@ class Stacked(Engine):
             log.warning("GPU memory is full: blocks have at most %d sites", len(visits))
         return len(visits)
 
-    def _tried(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate] | None:
+    def _tried(self, params: torch.Tensor, visits: Visits) -> list[SiteUpdate] | None:
         """The updates; None where memory runs out, of which earlier numbers of sites then take nothing."""
         self.set_training()
         try:
@@ -109,7 +94,7 @@ class Stacked(Engine):
             torch.cuda.empty_cache()
         return None
 
-    def _train_together(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> list[SiteUpdate]:
+    def _train_together(self, params: torch.Tensor, visits: Visits) -> list[SiteUpdate]:
         began = time.perf_counter()
         num_sites = 1 << (len(visits) - 1).bit_length() if self.round_up else len(visits)
         if num_sites not in self.stacks:
@@ -155,7 +140,8 @@ class Stack:
         self.begun = torch.zeros(num_sites, dtype=torch.bool, device=device)
         self.index = torch.zeros(num_sites, work.batch_size, dtype=torch.int64, device=device)
         self.weight = torch.zeros(num_sites, work.batch_size, device=device)
-        self.run = engine.runner(self._step)
+        # the step reads and writes tensors that stay where they are, as a CUDA graph needs
+        self.run = captured(self._step) if engine.has_graphs else self._step
 
     @torch.no_grad()
     def train(self, params: torch.Tensor, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -212,7 +198,7 @@ class Stack:
 
 
 def schedule(
-    visits: list[list[np.ndarray]], num_sites: int, batch_size: int, device: torch.device | str
+    visits: Visits, num_sites: int, batch_size: int, device: torch.device | str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The samples that every site of a block visits in every step, padded to one shape, on the device.
 
@@ -235,12 +221,6 @@ def schedule(
     shape = (num_sites, num_steps, batch_size)
     on_device = (torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight))
     return tuple(on_device)
-
-
-def called(step: Callable[[], None]) -> Callable[[], None]:
-    """The step itself, which a CPU calls. It reads and writes tensors that stay where they are, as a CUDA graph
-    needs."""
-    return step
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:

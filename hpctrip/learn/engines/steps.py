@@ -24,7 +24,7 @@ from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import origin
 from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.params import buffers, entries, num_params
+from hpctrip.learn.params import buffers, entries, flatten, num_params
 from hpctrip.learn.task import Task
 
 
@@ -109,6 +109,13 @@ def gradients_of(loss: torch.Tensor, weights: list[torch.Tensor]) -> tuple[torch
     return tuple(g if g.layout == torch.strided else g.to_dense() for g in gradients)
 
 
+Visits = list[list[np.ndarray]]
+"""The samples that each site visits (`LocalWork.visits`), indices into the training set, in parts such as the passes
+over its shard; each part is cut into consecutive batches, of which the last may be smaller."""
+Optimizers = Sequence[torch.Tensor | None]
+"""The state of each site's optimiser, float32 [state_length]."""
+
+
 class Engine:
     """Base of engines, which train the sites of one block from the same global model and return their updates; of work
     in which nothing is absent (`Workload.local_work`).
@@ -138,19 +145,14 @@ class Engine:
         allow_tf32(precision)
 
     def train(
-        self,
-        params: torch.Tensor,
-        visits: list[list[np.ndarray]],
-        optimizers: Sequence[torch.Tensor | None] = (),
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
     ) -> Iterator[SiteUpdate]:
         """Train every site of the block from the global model, one flat float32 vector `params` (see learn.params),
         which is never modified. Yields one update per site, in their order; a site without visits has
         delta 0 and loss 0.
 
-        The visits of a site (`LocalWork.visits`) are its samples, indices into the training set, in parts such as the
-        passes over its shard; each part is cut into consecutive batches, of which the last may be smaller. `optimizers`
-        are the states of the sites' optimisers, float32 [state_length], read at the start and overwritten at the end;
-        where they are None, or none are given, optimisers start anew.
+        The states of the sites' optimisers are read at the start and overwritten at the end; where they are None, or
+        none are given, optimisers start anew.
         """
         raise NotImplementedError
 
@@ -159,18 +161,17 @@ class Engine:
         if not self.model.training:
             self.model.train()
 
-    def fitting(self, params: torch.Tensor, visits: list[list[np.ndarray]]) -> int:
+    def fitting(self, params: torch.Tensor, visits: Visits) -> int:
         """How many of the sites with these visits, the first ones, can be one block on this device."""
         return len(visits)
 
     def check(self, place: str, smallest: int) -> None:
-        """Compute the gradients of `smallest` samples, as many as the smallest batch has. Raises InputError at `place`,
-        the input key of the workload, where that fails."""
+        """Train a site on `smallest` samples, as many as the smallest batch has. Raises InputError at `place`, the
+        input key of the workload, where that fails."""
         try:
-            loss, weights = self.trial(
-                self.task.prepare(self.inputs[:smallest].clone()), self.labels[:smallest]
-            )
-            torch.autograd.grad(loss, weights, allow_unused=True)
+            [*self.train(flatten(self.model), [[np.arange(smallest)]])]
+        except InputError:
+            raise
         except Exception as error:  # whatever a model's own code or its kernels raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             hint = "change the model or train.batch_size"
@@ -182,11 +183,6 @@ class Engine:
                 f"gave a model that the {self.name} engine cannot train on a batch of {smallest} ({reason})"
             )
             raise InputError(place, problem, hint) from None
-
-    def trial(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The loss of a batch, prepared inputs [B, ...] and labels [B, ...], and the weights that it depends on."""
-        loss = self.task.loss(self.model(inputs), labels)
-        return loss, [p for p in self.model.parameters() if p.requires_grad]
 
     def memory_bytes(self, num_sites: int) -> int:
         """Bytes of the float32 vectors for training `num_sites` sites at once: their weights, gradients, updates and

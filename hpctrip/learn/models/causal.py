@@ -288,8 +288,10 @@ def model_folder(tensors: Mapping[str, np.ndarray], directory: Path | None) -> d
     }
 
 
-def encoder(directory: Path) -> Callable[[str], np.ndarray]:
-    """Text -> tokens [num_tokens] by the directory's tokenizer; no special tokens."""
+def encoder(directory: Path | None) -> Callable[[str], np.ndarray]:
+    """Text -> tokens [num_tokens] by the directory's tokenizer, no special tokens; None: the text's bytes."""
+    if directory is None:
+        return lambda text: np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
     tokenizer = _read(directory, AutoTokenizer)
 
     def encode(text: str) -> np.ndarray:

@@ -7,7 +7,7 @@ adapters, the base model is frozen and the same everywhere: only the adapters ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -174,13 +174,25 @@ class Llm(PreparedWorkload):
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
             settings["files"] = cached.content_of(_text_files(self.data))
+        return cached.prepared("llm", settings, self._blocks)
 
-        def blocks() -> dict[str, np.ndarray]:
-            texts = self.sentences.write(seed=0) if self.synthetic else read_texts(_text_files(self.data))
-            encode = encode_bytes if self.model == "tiny" else causal.encoder(self._directory)
-            return blocks_of(texts, encode, self.block_tokens, self._pretrains)
+    def _blocks(self) -> dict[str, np.ndarray]:
+        """See `pack`; and `num_tokens`, one more than the largest token. InputError where a part gets no block."""
+        from hpctrip.learn.models import causal
 
-        return cached.prepared("llm", settings, blocks)
+        texts = self.sentences.write(seed=0) if self.synthetic else read_texts(_text_files(self.data))
+        encode = causal.encoder(None if self.model == "tiny" else self._directory)
+        arrays = pack(map(encode, texts.values()), self.block_tokens, self._pretrains)
+        needed = PARTS if self._pretrains else PARTS[1:]
+        if lacking := [part for part in needed if not len(arrays[f"{part}_blocks"])]:
+            raise InputError(
+                "workload.data",
+                f"the {len(texts):,} text(s) with {sum(map(len, texts.values())):,} characters give no block of "
+                f"{self.block_tokens} tokens for {' and '.join(lacking)}",
+                f"a text gives some from {10 * self.block_tokens + 1:,} tokens on: give longer texts, or lower "
+                "workload.block_tokens",
+            )
+        return arrays | {"num_tokens": np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))}
 
     @property
     def _directory(self) -> Path:
@@ -218,25 +230,6 @@ def _require(adapter: str) -> None:
         require('workload.adapter = "qlora"', "qlora", "bitsandbytes")
 
 
-def blocks_of(
-    texts: dict[str, str], encode: Callable[[str], np.ndarray], block_tokens: int, with_base: bool
-) -> dict[str, np.ndarray]:
-    """See `pack`; and `num_tokens`: one more than the largest token. Raises InputError where a part gets no block."""
-    arrays = pack(map(encode, texts.values()), block_tokens, with_base)
-    needed = PARTS if with_base else PARTS[1:]
-    lacking = [part for part in needed if not len(arrays[f"{part}_blocks"])]
-    if lacking:
-        raise InputError(
-            "workload.data",
-            f"the {len(texts):,} text(s) with {sum(map(len, texts.values())):,} characters give no block of "
-            f"{block_tokens} tokens for {' and '.join(lacking)}",
-            f"a text gives some from {10 * block_tokens + 1:,} tokens on: give longer texts, or lower "
-            "workload.block_tokens",
-        )
-    arrays["num_tokens"] = np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))
-    return arrays
-
-
 def pack(texts: Iterable[np.ndarray], block_tokens: int, with_base: bool) -> dict[str, np.ndarray]:
     """Texts as tokens [num_tokens] -> of every part `<part>_blocks` [N, block_tokens + 1] int64 and `<part>_groups`
     [N] int64, the number of the text.
@@ -263,8 +256,3 @@ def pack(texts: Iterable[np.ndarray], block_tokens: int, with_base: bool) -> dic
             all_blocks, all_groups = all_blocks[order], all_groups[order]
         arrays |= {f"{part}_blocks": all_blocks, f"{part}_groups": all_groups}
     return arrays
-
-
-def encode_bytes(text: str) -> np.ndarray:
-    """The tiny model's tokens: the text's bytes, [num_tokens] uint8."""
-    return np.frombuffer(text.encode("utf-8", "replace"), np.uint8)

@@ -181,7 +181,7 @@ def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
     text = files.read_text(path)
     content = files.json_object(path, text) if text.lstrip().startswith("{") else None
-    if content is None or not files.is_leaf(content):
+    if content is None or not content.keys() & {"users", "num_samples", "user_data"}:
         plays = f"{path.stem}/" if content is None else ""
         roles = roles_from_text(path, text) if content is None else roles_from_json(path, content)
         for role, speech in roles.items():
