@@ -42,7 +42,7 @@ from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
-from hpctrip.runner.loop import Rank0, train
+from hpctrip.runner.loop import Results, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
 from hpctrip.sim.step import State
 
@@ -105,17 +105,17 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     host.engine = NoTraining()
     path = Path(folder) / "run.h5"
 
-    def rank0() -> Rank0:
+    def results() -> Results:
         sites = {"site": (np.arange(hosts), "1", "site index")}
         recorder = Recorder(path, {"target_accuracy": 0.5}, sites)
         checkpointer = Checkpointer(Checkpointing(enabled=False), path, "", {})
         interruption = Interruption(Interrupt(), path, ["here"] * ranks.size, Signals())
         facts = RunFacts(experiment.name, path, "", {}, ())
         callbacks = Callbacks({}, facts, print)
-        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, None)
+        return Results(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, None)
 
     def rounds_of_the_program() -> None:
-        train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)
+        train(host, State(), host.initial_params, results() if ranks.is_aggregator else None, Signals())
 
     decision = ranks.decide_on_root(lambda: (Aggregator(host).begin(State())[1], False))
     return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, decision)))

@@ -31,8 +31,8 @@ from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.show import show
-from hpctrip.runner.resume import Start, start_new, start_or_resume, start_resumed
-from hpctrip.runner.session import launch
+from hpctrip.runner.resume import start_or_resume, start_resumed
+from hpctrip.runner.session import Start, launch, start_new
 
 if TYPE_CHECKING:
     from hpctrip.figures import Drawing

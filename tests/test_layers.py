@@ -160,7 +160,7 @@ def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():
         ("hpctrip.learn.workloads, hpctrip.learn.engines, hpctrip.learn.evaluate", "torch transformers peft"),
         ("hpctrip.learn.compression, hpctrip.learn.partition, hpctrip.learn.server", "torch"),
         ("hpctrip.figures", "torch mpi4py"),
-        ("hpctrip.ranks.device, hpctrip.runner.experiment, hpctrip.runner.replay", "torch mpi4py pandas"),
+        ("hpctrip.ranks.base, hpctrip.runner.experiment, hpctrip.runner.replay", "torch mpi4py pandas"),
         ("hpctrip.runner.session", "mpi4py pandas rich matplotlib transformers"),  # what every rank imports
         ("hpctrip.cli.main", "torch mpi4py h5py pandas matplotlib"),
     ],

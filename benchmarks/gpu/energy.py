@@ -112,7 +112,7 @@ def counter(setting: Setting) -> Callable[[], float]:
 def tuned(setting: Setting, report: Report) -> None:
     """`hpctrip tune` on W1s with glyphs: what its best settings gain over the input as it is. Its files stay in the
     results."""
-    from hpctrip.runner.run_metadata import device_name
+    from hpctrip.ranks.base import device_name
     from hpctrip.tune import report as files
     from hpctrip.tune.trial import TrialRunner
     from hpctrip.tune.tuner import tune

@@ -48,6 +48,8 @@ class HpctripError(Exception):
     """Base of all errors that hpctrip reports as one clear text, without a traceback."""
 
     exit_code = 1
+    agreed = False
+    """Whether all ranks end with it, because rank 0 raised it in a collective: then none has to end the others."""
 
 
 class InputError(HpctripError):

@@ -269,8 +269,8 @@ def run(
         _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
         return
     with Guardian() as guardian:
-        from hpctrip.runner.resume import start_new, start_or_resume
-        from hpctrip.runner.session import launch
+        from hpctrip.runner.resume import start_or_resume
+        from hpctrip.runner.session import launch, start_new
 
         if resume:
             launch(lambda: start_or_resume(out=out, **run_input), guardian)

@@ -20,11 +20,11 @@ from hpctrip.config.identity import neutral_keys
 from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions, Plugin
 from hpctrip.config.sources import named_files, read_sources
-from hpctrip.record.environment import environment
+from hpctrip.record.lock import check_name, default_path, locked
 from hpctrip.record.verify import differing
+from hpctrip.record.writer import environment
 from hpctrip.runner.experiment import merge_layers, read_user_input
 from hpctrip.runner.replay import NotReplayable, other_files, run_plugins, with_files
-from hpctrip.runner.resume import check_name, default_path, locked
 from hpctrip.sim.grid.signals import SiteSignal
 
 
@@ -70,7 +70,7 @@ def simulate(
     check_name(out)
     tables, scenario, extensions = read_cluster_input(paths := list(paths), overrides, plugins)
     files = list(named_files(scenario))
-    path = out or default_path(scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    path = out or default_path(scenario.name)
     refuse_inputs([path], [*paths, *(file.value for file in files)])
     with locked(path, overwrite) as lock, lock:
         if lock.note:

@@ -118,6 +118,8 @@ def _other_command(tables: Tables, root: type[Component]) -> str:
 
 
 _built_with: dict[type[Component], list[tuple[type[Component], ...]]] = {}
+"""{class of a root: the registered classes of its last rebuild}. It tells what pydantic's schema of the class holds,
+which is global, too."""
 
 
 def resolved(component: Component) -> Tables:

@@ -15,8 +15,7 @@ import torch
 
 from hpctrip.plan.plan import Plan, first_rounds
 from hpctrip.plan.speed import Speed, probe
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.device import choose_device
+from hpctrip.ranks.base import Ranks, choose_device
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.host import Host

@@ -12,9 +12,9 @@ from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.plan.plan import HOST_PARTS, Plan
 from hpctrip.record import checkpoint as checkpoints
+from hpctrip.record.lock import default_path
 from hpctrip.record.show import local_training
 from hpctrip.runner.aggregator import idle_hosts
-from hpctrip.runner.resume import default_path
 from hpctrip.sim import plausible
 from hpctrip.sim.timing import Timing
 

@@ -1,4 +1,4 @@
-"""A group of ranks: the collectives that a run needs, and the phase and wall times of each rank."""
+"""A group of ranks: the collectives that a run needs, and the phase, the wall times and the device of each rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from hpctrip.base.errors import HpctripError
+from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.text import printable
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ class Ranks:
 class EndedByAggregator(HpctripError):
     """Raised at the other ranks when rank 0 has raised an error in a collective; only rank 0 reports it."""
 
+    agreed = True
+
     def __init__(self, exit_code: int):
         super().__init__("")
         self.exit_code = exit_code
@@ -198,3 +200,62 @@ def build_collectively(ranks: Ranks, build: Callable[[], T]) -> T:
 def hostname() -> str:
     """The name of this machine, made printable."""
     return printable(socket.gethostname(), 64)
+
+
+def choose_device(name: str, ranks: Ranks) -> torch.device:
+    """The CPU for `cpu` and on machines without a GPU; else one of the machine's GPUs, assigned to its hosts
+    round-robin.
+
+    An aggregator beside other ranks always computes on the CPU, so that it takes no GPU time from a host.
+    """
+    import torch
+
+    if name == "cpu" or not torch.cuda.is_available() or ranks.rank not in ranks.hosts:
+        return torch.device("cpu")
+    return torch.device("cuda", ranks.local_host % torch.cuda.device_count())
+
+
+def visible_gpus() -> list[str]:
+    """Names of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them."""
+    import torch
+
+    names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return (names or list(map(str, range(count))))[:count]
+
+
+def gpu_identity(device: torch.device) -> str:
+    """The UUID of a GPU, which identifies it even where every rank sees a single GPU numbered 0 (`--gpus-per-task`).
+    Its index with torch before 2.5, which has no UUIDs; empty for a CPU."""
+    if device.type == "cpu":
+        return ""
+    import torch
+
+    return str(getattr(torch.cuda.get_device_properties(device), "uuid", device.index))
+
+
+def device_name(device: torch.device) -> str:
+    """Name of a device in results files: that of the GPU, or "cpu"."""
+    if device.type == "cpu":
+        return "cpu"
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:
+    """The device type that all hosts have in common: "cuda", or "cpu" where a host has no GPU. A collective.
+
+    Engine and blocks depend on it at every rank, including an aggregator that itself computes on the CPU. Raises
+    InputError where `name` is "cuda" and a host has no GPU.
+    """
+    kinds = ranks.gather(device.type)
+
+    def agree() -> str:
+        without = [rank for rank in ranks.hosts if kinds[rank] != "cuda"]
+        if name == "cuda" and without:
+            problem = f"torch sees no CUDA device at rank {without[0]}"
+            raise InputError('ranks.device = "cuda"', problem, 'use "auto" or "cpu"')
+        return "cpu" if without else "cuda"
+
+    return ranks.decide_on_root(agree)

@@ -78,7 +78,7 @@ class MpiRanks(Ranks):
                 value = decide()
                 message = pickle.dumps((0, value))
             except HpctripError as error:
-                error.agreed = True  # type: ignore[attr-defined]  (all ranks learn of it below)
+                error.agreed = True
                 failure = error
                 message = pickle.dumps((error.exit_code, None))
         message = self._broadcast_bytes(message)
@@ -183,7 +183,7 @@ class MpiRanks(Ranks):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Abort the job on an exception that the other ranks have not learnt of in a collective."""
-        if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
+        if error is None or (isinstance(error, HpctripError) and error.agreed):
             _free(self._nodes, self.comm)
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)

@@ -18,8 +18,7 @@ import torch.distributed as dist
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.text import printable
-from hpctrip.ranks.base import Phase, hostname
-from hpctrip.ranks.device import choose_device, gpu_identity
+from hpctrip.ranks.base import Phase, choose_device, gpu_identity, hostname
 from hpctrip.ranks.mpi import MpiRanks, wait
 
 BACKEND = "HPCTRIP_TORCH_BACKEND"

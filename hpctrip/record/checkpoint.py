@@ -186,7 +186,8 @@ class Checkpointing(Component):
 
 
 class Checkpointer:
-    """Writes checkpoints when they are due, at intervals that depend on the cost of the last one."""
+    """Writes checkpoints when they are due, at intervals that depend on the cost of the last one. What it keeps is
+    about the files: the next start reads them anew."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Lock that lets one job at a time write a results file and the checkpoints beside it."""
+"""A results file as the output of one job at a time: its name, whether it can be written, and the lock on it and the
+checkpoints beside it."""
 
 from __future__ import annotations
 
@@ -8,14 +9,30 @@ import json
 import os
 import socket
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import remove_leftovers, unwritable
+from hpctrip.base.io import check_suffix, check_writable, remove_leftovers, unwritable
 from hpctrip.record.checkpoint import generations
+
+SUFFIXES = (".h5", ".hdf5")
+"""The suffixes of results files."""
+
+
+def default_path(name: str, time: str = "") -> str:
+    """Path of the results file of a scenario when the user names none. `time` is by default that of now, with
+    microseconds, so that jobs of an array that start together write different files."""
+    return f"results/{name}-{time or f'{datetime.now():%Y%m%d-%H%M%S-%f}'}.h5"
+
+
+def check_name(out: str | None) -> None:
+    """Raise InputError where `out` has no suffix of a results file. Folders are left to `check_writable`."""
+    if out is not None and not Path(out).is_dir():
+        check_suffix(out, SUFFIXES)
 
 
 class HeldError(InputError):
@@ -116,6 +133,24 @@ class OutputLock:
 
     def __exit__(self, *error: object) -> None:
         self.release()
+
+
+@contextmanager
+def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
+    """Context that locks a results file and its checkpoints for writing. It releases the lock only if the body raises:
+    the run does so at its end. Raises InputError where a file cannot be written, or exists and `overwrite` is false."""
+    check_writable(path, overwrite)
+    lock = OutputLock(path)
+    try:
+        check_writable(path, overwrite)  # again under the lock: another process may have created it
+        for file in generations(path):
+            if file.exists() and not overwrite:
+                raise InputError(str(file), "exists already", "resume from it, or --overwrite")
+            check_writable(file, overwrite)
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
 
 
 def _myself() -> dict[str, str]:

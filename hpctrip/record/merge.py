@@ -20,9 +20,9 @@ from hpctrip.base.io import check_suffix, check_writable, refuse_inputs, replace
 from hpctrip.base.text import encodable, printable
 from hpctrip.config.identity import differing
 from hpctrip.record import schema
-from hpctrip.record.lock import OutputLock
+from hpctrip.record.lock import SUFFIXES, OutputLock
 from hpctrip.record.open_checked import TABLE, open_checked
-from hpctrip.record.reader import SUFFIXES, Run
+from hpctrip.record.reader import Run
 from hpctrip.record.schema import Column
 from hpctrip.record.show import facts_of
 from hpctrip.record.writer import write_table

@@ -19,6 +19,7 @@ from hpctrip.base.io import is_pattern, matching, named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
+from hpctrip.record.lock import SUFFIXES
 from hpctrip.record.open_checked import TableError
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Column, Format
@@ -27,9 +28,6 @@ from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 R = TypeVar("R")
-
-SUFFIXES = (".h5", ".hdf5")
-"""The suffixes of results files in a folder."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,15 @@ from hpctrip.learn.params import buffers, entries
 from hpctrip.ranks.placement import Assignment, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
-from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, State
 
 
 class Aggregator:
-    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters, B entries of buffers."""
+    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters, B entries of buffers.
+
+    What it counts over rounds is about this process and its machines; the state of the run is passed through it.
+    """
 
     def __init__(self, host: Host, num_machines: int = 0):
         """`host` holds the objects of the experiment that every rank has; `num_machines` is the number of machines of
@@ -41,7 +44,7 @@ class Aggregator:
         records."""
         self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
         """Joules in these rounds of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
-        self.signals = np.zeros(self.ranks.size, dtype=np.int64)
+        self.received_signals = np.zeros(self.ranks.size, dtype=np.int64)
         """Number of the signal that every rank had received at the end of the last round, [ranks]; 0: none."""
 
     @property
@@ -92,14 +95,7 @@ class Aggregator:
                 f"{config_key('server', server)}: the model is no longer finite after round {draft.round}; "
                 f"lower server.lr (now {server.lr:g})"
             )
-        self.num_rounds += 1
-        self.signals = evaluated.integers["signal"]
         state, row = self.simulation.finish(draft, outcome)
-        self._add_to_totals(row, trained, evaluated)
-        return state
-
-    def _add_to_totals(self, row: RoundRow, trained: Tally, evaluated: Tally) -> None:
-        """Add a round to the seconds and joules of the ranks."""
         seconds = {
             "record": row.record_wall_s * (np.arange(self.ranks.size) == 0),
             "train": trained.values("rank_train_wall_s"),
@@ -110,6 +106,9 @@ class Aggregator:
         joules = np.array([evaluated.values(f"{phase}_wall_j") for phase in PHASES])
         is_metered = evaluated.integers["metered"] > 0
         self.rank_wall_j = np.where(is_metered, np.nan_to_num(self.rank_wall_j) + joules, self.rank_wall_j)
+        self.received_signals = evaluated.integers["signal"]
+        self.num_rounds += 1
+        return state
 
     def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:
         seen = int(evaluated.integers["seen"][0])
@@ -149,7 +148,7 @@ class Aggregator:
 
     def _refuse_diverged(self, draft: Draft, culprits: np.ndarray) -> None:
         """Raise DivergedError where updates diverged, unless server.on_diverged allows to leave them out and others
-        remain. `culprits` [k] tell what diverged (`Host.culprit`), 0: nothing."""
+        remain. `culprits` [k] tell what diverged (`Host._culprit`), 0: nothing."""
         if not culprits.any():
             return
         if self.experiment.server.on_diverged == "stop":

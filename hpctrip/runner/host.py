@@ -57,17 +57,15 @@ class Host:
         device: torch.device,
         hosts_kind: str = "cpu",
         meter: Meter | None = None,
-        signals: Signals | None = None,
     ):
         """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is that of this rank;
         `hosts_kind` is the device type of all hosts, by which the engine is chosen; `meter` is that of this rank's
-        machine (None: not metered), `signals` are those that this process receives. Raises InputError where a component
-        cannot be built."""
+        machine (None: not metered). Raises InputError where a component cannot be built."""
         self.experiment, self.ranks = experiment, ranks
         self.task = task = replace(task, test=experiment.evaluate.chosen(task.test))
         self.device, self.hosts_kind = device, hosts_kind
         self.seed, self.num_sites = experiment.seed, num_sites
-        self.wall, self.meter, self.signals = RoundTimer(ranks.phase), meter or Meter(), signals or Signals()
+        self.wall, self.meter = RoundTimer(ranks.phase), meter or Meter()
         self.work = experiment.train
         # errors of the first round are raised here, where all ranks can end together
         trains = ranks.rank in ranks.hosts
@@ -100,6 +98,75 @@ class Host:
         counters = vector_size(TRAINING, num_sites, ranks.size)
         self.partial = PartialSum(num_params, counters, device, self.num_buffers)
         self.eval_batches = eval_batches(len(task.test), experiment.evaluate.batch_size)
+
+    def agree(self) -> None:
+        """Make the first model that of rank 0 at every rank, constants included: processors of another kind may draw
+        other last bits. Then bound the blocks by what the GPU of every host holds at once, as a batched computation may
+        round differently for another size. A collective, before the first round. Raises InputError where the ranks have
+        other models or engines, and where a GPU does not hold one site."""
+        ranks, place = self.ranks, self.experiment.workload.model_place
+        fixed = constants(self.model) if self.constants_digest else {}
+        shapes = layout(self.model), sorted(fixed), self.engine.name
+        values = digest(self.initial_params), self.constants_digest
+        everyone = ranks.gather((shapes, *values)) if ranks.size > 1 else []
+
+        def rank0_model() -> tuple[torch.Tensor, dict[str, torch.Tensor]] | None:
+            for rank, (theirs, *_) in enumerate(everyone):
+                if theirs != shapes:
+                    problem = f"gave another model, or one for another engine, at rank {rank} than at rank 0"
+                    raise InputError(place, problem, "build the same everywhere")
+            if len({each[1:] for each in everyone}) < 2:
+                return None
+            return self.initial_params.cpu(), {name: tensor.cpu() for name, tensor in fixed.items()}
+
+        if found := ranks.decide_on_root(rank0_model):
+            params, tensors = found
+            self.initial_params = params.to(self.device)
+            with torch.no_grad():
+                for name, tensor in fixed.items():
+                    tensor.copy_(tensors[name])
+        most = min(self.block_rule.most, self.num_sites)
+        fits = -int(ranks.largest(np.array([-build_collectively(ranks, lambda: self._fitting(most))]))[0])
+        if fits < most:
+            self.block_rule = replace(self.block_rule, most=fits)
+
+    def _fitting(self, most: int) -> int:
+        """The number of sites, at most `most`, of which this rank's GPU holds a block; `most` at a rank without."""
+        if self.ranks.rank not in self.ranks.hosts or self.device.type != "cuda":
+            return most
+        sites = np.argsort(-self.num_visits, kind="stable")[:most].tolist()
+        visits = [[np.concatenate(self.visits(site, 1))[: self.work.batch_size]] for site in sites]
+        return self.engine.fitting(self.initial_params, visits)
+
+    def restore(self, model: Model | None, place: object) -> torch.Tensor:
+        """Set server state and site states of this rank to those of `model`; returns its parameters [P + B]. A
+        collective; `model` is used at rank 0 only. Raises InputError at `place`, its file, where it has other shapes
+        than this run."""
+
+        def tensors() -> tuple[torch.Tensor, torch.Tensor]:
+            assert model is not None
+            self._check_shapes(model, place)
+            return torch.from_numpy(model.params), torch.from_numpy(model.slots)
+
+        params, slots = self.ranks.decide_on_root(tensors)
+        self.slots.copy_(slots)
+        if self.fixed_hosts is not None:
+            site_states = model and {site: torch.from_numpy(row) for site, row in model.site_states.items()}
+            rows = self.ranks.scatter_rows(site_states, np.array(self.ranks.hosts)[self.fixed_hosts])
+            self.memory.rows = {site: row.to(self.device) for site, row in rows.items()}
+        return params.to(self.device)
+
+    def _check_shapes(self, model: Model, place: object) -> None:
+        hint = "resume with the hpctrip that wrote it"
+        shapes = *model.params.shape, *model.slots.shape
+        expected = *self.initial_params.shape, *self.slots.shape
+        if shapes != expected:
+            problem = f"holds a model and slots of shapes {shapes}, those of this run have {expected}"
+            raise InputError(str(place), problem, hint)
+        for site, row in model.site_states.items():
+            if not 0 <= site < self.num_sites or row.shape != (self.memory.length,):
+                problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {self.memory.length}"
+                raise InputError(str(place), f"{problem}, sites are 0 to {self.num_sites - 1}", hint)
 
     @cached_property
     def fixed_hosts(self) -> np.ndarray | None:
@@ -196,9 +263,50 @@ class Host:
         """The samples that a site visits in a round, as `LocalWork.visits` says."""
         return self.work.visits(self.shards[site], self.seed, site, round, times, visited)
 
-    def evaluate(self, params: torch.Tensor, assignment: Assignment, step: dict[str, float]) -> np.ndarray:
+    def server_step(
+        self, params: torch.Tensor, assignment: Assignment, total: torch.Tensor, integers: np.ndarray
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P + B],
+        and the counters of its mean update, from the sum over all ranks [P + B + T]. Model and optimiser stay
+        unchanged, and there are no counters, if no update arrived.
+
+        Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j.
+        Buffers become the mean of those of the sites, whatever the server optimiser; the integers among them are
+        `integers` [I].
+        """
+        sums, counted, whole = total.split(
+            [len(params), len(total) - len(params) - self.num_buffers, self.num_buffers]
+        )
+        tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size, counted.cpu().numpy())
+        diverged = tally.integers["diverged"].astype(bool)
+        update = mean_update(sums, whole)
+        if (left := float(assignment.weights[~diverged].sum())) == 0:
+            return params, {}
+        if diverged.any():
+            update /= left
+        server, trained, mean = self.experiment.server, params[: self.num_params], update[: self.num_params]
+        slots, counters = self.slots, {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
+        if self.experiment.policy.compares_updates:
+            slots, last_update = slots[:-1], slots[-1]
+            counters["update_cosine"] = cosine(last_update, mean)
+            last_update.copy_(mean)
+        stepped = server.step(trained, slots, mean)
+        check_params(stepped, trained, config_key("server", server), "the new parameters")
+        if not self.num_buffers:
+            return stepped, counters
+        buffers = (origin(params, self.num_params).double() + update)[self.num_params :].float()
+        means = buffers[: len(buffers) - len(integers)]
+        return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), counters
+
+    def evaluate(
+        self,
+        params: torch.Tensor,
+        assignment: Assignment,
+        step: dict[str, float],
+        signals: Signals | None = None,
+    ) -> np.ndarray:
         """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `step` holds the
-        counters of `server_step`, and is empty at a rank that does not apply it."""
+        counters of `server_step`, and is empty at a rank that does not apply it; `signals` are those of this rank."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
         self.meter.lap("exchange")
         tally = Tally(EVALUATION, len(assignment.cohort), self.ranks.size)
@@ -208,7 +316,7 @@ class Host:
             for name, count in evaluate(self.task, self.model, params, hosted).items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
-        for name, value in {"signal": self.signals.received, **step}.items():
+        for name, value in {"signal": signals.received if signals else 0, **step}.items():
             tally.note(name, value, rank)
         self.meter.lap("evaluate")
         if (phases_uj := self.meter.round_uj()) is not None:
@@ -249,114 +357,3 @@ def new_model(experiment: Experiment) -> tuple[dict[str, torch.Tensor], str]:
     held = task.build_model().state_dict().keys()  # the trial changes which buffers are persistent
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
     return {name: tensor for name, tensor in named if name in held}, digest_of_constants(model)
-
-
-def agree(host: Host) -> None:
-    """Make the first model that of rank 0 at every rank, constants included: processors of another kind may draw other
-    last bits. A collective. Raises InputError where the ranks have other models or engines."""
-    ranks, place = host.ranks, host.experiment.workload.model_place
-    fixed = constants(host.model) if host.constants_digest else {}
-    shapes = layout(host.model), sorted(fixed), host.engine.name
-    values = digest(host.initial_params), host.constants_digest
-    everyone = ranks.gather((shapes, *values)) if ranks.size > 1 else []
-
-    def rank0_model() -> tuple[torch.Tensor, dict[str, torch.Tensor]] | None:
-        for rank, (theirs, *_) in enumerate(everyone):
-            if theirs != shapes:
-                problem = f"gave another model, or one for another engine, at rank {rank} than at rank 0"
-                raise InputError(place, problem, "build the same everywhere")
-        if len({each[1:] for each in everyone}) < 2:
-            return None
-        return host.initial_params.cpu(), {name: tensor.cpu() for name, tensor in fixed.items()}
-
-    if (found := ranks.decide_on_root(rank0_model)) is None:
-        return
-    params, tensors = found
-    host.initial_params = params.to(host.device)
-    with torch.no_grad():
-        for name, tensor in fixed.items():
-            tensor.copy_(tensors[name])
-
-
-def agree_on_blocks(host: Host) -> None:
-    """Bound the blocks by what the GPU of every host holds at once, as a batched computation may round differently for
-    another size. A collective, before the first round. Raises InputError where a GPU does not hold one site."""
-    ranks, most = host.ranks, min(host.block_rule.most, host.num_sites)
-
-    def fitting() -> int:
-        if ranks.rank not in ranks.hosts or host.device.type != "cuda":
-            return most
-        sites = np.argsort(-host.num_visits, kind="stable")[:most].tolist()
-        visits = [[np.concatenate(host.visits(site, 1))[: host.work.batch_size]] for site in sites]
-        return host.engine.fitting(host.initial_params, visits)
-
-    fits = -int(ranks.largest(np.array([-build_collectively(ranks, fitting)]))[0])
-    if fits < most:
-        host.block_rule = replace(host.block_rule, most=fits)
-
-
-def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
-    """Set server state and site states of this rank to those of `model`; returns its parameters [P]. A collective;
-    `model` is used at rank 0 only. Raises InputError at `place`, its file, where it has other shapes than this run."""
-
-    def tensors() -> tuple[torch.Tensor, torch.Tensor]:
-        assert model is not None
-        _check_shapes(host, model, place)
-        return torch.from_numpy(model.params), torch.from_numpy(model.slots)
-
-    ranks = host.ranks
-    params, slots = ranks.decide_on_root(tensors)
-    host.slots.copy_(slots)
-    if host.fixed_hosts is not None:
-        site_states = model and {site: torch.from_numpy(row) for site, row in model.site_states.items()}
-        rows = ranks.scatter_rows(site_states, np.array(ranks.hosts)[host.fixed_hosts])
-        host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
-    return params.to(host.device)
-
-
-def _check_shapes(host: Host, model: Model, place: object) -> None:
-    hint = "resume with the hpctrip that wrote it"
-    shapes = *model.params.shape, *model.slots.shape
-    expected = *host.initial_params.shape, *host.slots.shape
-    if shapes != expected:
-        problem = f"holds a model and slots of shapes {shapes}, those of this run have {expected}"
-        raise InputError(str(place), problem, hint)
-    for site, row in model.site_states.items():
-        if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
-            problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}"
-            raise InputError(str(place), f"{problem}, sites are 0 to {host.num_sites - 1}", hint)
-
-
-def server_step(
-    host: Host, params: torch.Tensor, assignment: Assignment, total: torch.Tensor, integers: np.ndarray
-) -> tuple[torch.Tensor, dict[str, float]]:
-    """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P + B], and
-    the counters of its mean update, from the sum over all ranks [P + B + T]. Model and optimiser stay unchanged, and
-    there are no counters, if no update arrived.
-
-    Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j. Buffers
-    become the mean of those of the sites, whatever the server optimiser; the integers among them are `integers` [I].
-    """
-    sums, counted, whole = total.split(
-        [len(params), len(total) - len(params) - host.num_buffers, host.num_buffers]
-    )
-    tally = Tally(TRAINING, len(assignment.cohort), host.ranks.size, counted.cpu().numpy())
-    diverged = tally.integers["diverged"].astype(bool)
-    update = mean_update(sums, whole)
-    if (left := float(assignment.weights[~diverged].sum())) == 0:
-        return params, {}
-    if diverged.any():
-        update /= left
-    server, trained, mean = host.experiment.server, params[: host.num_params], update[: host.num_params]
-    slots, counters = host.slots, {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
-    if host.experiment.policy.compares_updates:
-        slots, last_update = slots[:-1], slots[-1]
-        counters["update_cosine"] = cosine(last_update, mean)
-        last_update.copy_(mean)
-    stepped = server.step(trained, slots, mean)
-    check_params(stepped, trained, config_key("server", server), "the new parameters")
-    if not host.num_buffers:
-        return stepped, counters
-    buffers = (origin(params, host.num_params).double() + update)[host.num_params :].float()
-    means = buffers[: len(buffers) - len(integers)]
-    return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), counters

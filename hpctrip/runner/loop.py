@@ -3,9 +3,10 @@ writes files, and decides when the run ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,64 +14,109 @@ import torch
 
 from hpctrip.base.errors import HpctripError, InterruptedRun, UnsavedRun
 from hpctrip.learn.params import digest
-from hpctrip.ranks.base import hostname
 from hpctrip.ranks.placement import Assignment
-from hpctrip.record.checkpoint import Checkpointer, Model
+from hpctrip.record.checkpoint import Checkpoint, Checkpointer, Model
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator, idle_hosts
 from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import Callbacks
-from hpctrip.runner.host import Host, server_step
-from hpctrip.runner.signals import Interruption
+from hpctrip.runner.experiment import Experiment
+from hpctrip.runner.host import Host
+from hpctrip.runner.signals import Interruption, Signals
+from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, State
 
 if TYPE_CHECKING:
     from hpctrip.runner.progress import Progress
 
+
 Saver = Checkpointer | CacheWriter
 """Writes the state and the model after a round."""
 
 
-def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -> tuple[State, torch.Tensor]:
-    """Train from `state` and the global model `params` [P], equal at all ranks, to the end of the run.
+@dataclass(frozen=True, eq=False)
+class ResumePoint:
+    """The state and the model from which a run goes on, which are all that its next round depends on."""
 
-    `rank0` is rank 0's part of the loop; None elsewhere. Returns the last state (valid at rank 0 only) and the global
-    model [P]. A collective.
+    state: State
+    model: Model | None
+    """The model after `state`; None: the initial one, or none is needed."""
+    params_digest: str | None = None
+    """Digest of the model after `state` where the model itself is not needed; None: take that of the model."""
+    cache: CacheWriter | None = None
+    """Writes the rounds that are trained from here on into the cache."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user."""
+
+
+def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
+    """The state after the last round of a checkpoint, before the stop rules are applied.
+
+    A run evaluates its last round even where `evaluate.every_rounds` does not ask for it. If the run now goes on beyond
+    that round, the evaluation is removed from the history, so that it equals that of a run that never stopped.
+    """
+    state, row = checkpoint.state, checkpoint.state.history.last
+    due, last = experiment.evaluate.due, experiment.stop.max_rounds
+    if row is not None and row.eval_seen and not due(row.round, last):
+        unknown = ("accuracy", "eval_loss", "eval_perplexity", "efficiency")
+        row = replace(row, eval_correct=0, eval_seen=0, **dict.fromkeys(unknown, math.nan))
+        state = replace(state, history=History((*state.history.rows[:-1], row)))
+    return replace(state, stop_reason="")
+
+
+def train(
+    host: Host, state: State, params: torch.Tensor, results: Results | None, signals: Signals
+) -> tuple[State, torch.Tensor]:
+    """Train from `state` and the global model `params` [P + B], equal at all ranks, to the end of the run.
+
+    `results` is where rank 0 writes; None elsewhere. `signals` are those of this rank. Returns the last state (valid at
+    rank 0 only) and the global model [P + B]. A collective.
+
+    What a round leaves to the next one is `state` and the model: `params`, and the state that hosts keep of the server
+    and of sites (`Model`).
     """
     ranks, round = host.ranks, state.round
     draft: Draft | None = None
     savers: list[Saver] = []
+    lost: HpctripError | None = None
 
     def decide() -> tuple[Assignment | None, bool]:
         """Rank 0's decision, as far as the other ranks need it: the next round's work, and whether to save."""
         nonlocal draft, savers
-        assert rank0 is not None
-        draft, assignment, savers = rank0.decide(state)
+        if lost:
+            raise lost
+        assert results is not None
+        draft, assignment, savers = results.decide(state)
         return assignment, bool(savers)
 
-    while True:
-        ranks.phase.enter("record", round)
-        assignment, saves = ranks.decide_on_root(decide)  # 1. who trains, or that it is over
-        if saves:
-            slots, site_states = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
-            if rank0:
-                rank0.save(savers, state, params, slots, site_states)
-        if rank0:
-            rank0.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
-        if assignment is None:
-            meters = ranks.gather(host.meter.description and f"{hostname()}: {host.meter.description}")
-            if rank0:
-                rank0.meters = list(filter(None, meters))
-            return state, params
-        before, round = params, assignment.round
-        params, tail, counts = train_round(host, before, assignment)  # 2. to 4.
-        if rank0:
-            # 5. the virtual clock (Eqs. 3-7), one more row
-            state = rank0.finish_round(draft, before, params, tail, counts)
+    try:
+        while True:
+            ranks.phase.enter("record", round)
+            assignment, saves = ranks.decide_on_root(decide)  # 1. who trains, or that it is over
+            if saves:
+                slots, site_states = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
+                if results:
+                    results.save(savers, state, params, slots, site_states)
+            # 6. of the round before, while the hosts are at this one: its row on disk, its line
+            request = results.record(state, params) if results else ""
+            if assignment is None:
+                return state, params
+            before, round = params, assignment.round
+            params, tail, counts = train_round(host, before, assignment, signals)  # 2. to 4.
+            if results:
+                try:  # 5. the virtual clock (Eqs. 3-7), one more row
+                    state = results.aggregator.finish(draft, params - before, tail, counts)
+                    state = replace(state, stop_reason=state.stop_reason or request)
+                except HpctripError as error:
+                    lost = error  # raised in the next decision: here it would leave the other ranks in a collective
+    except BaseException as error:
+        if results:
+            results.failed(error, state, params)
+        raise
 
 
 def train_round(
-    host: Host, params: torch.Tensor, assignment: Assignment
+    host: Host, params: torch.Tensor, assignment: Assignment, signals: Signals | None = None
 ) -> tuple[torch.Tensor, np.ndarray | None, np.ndarray | None]:
     """Train one round from the global model `params` [P + B]. Returns the new model at every rank and, at rank 0, the
     counters TRAINING and EVALUATION of all ranks. A collective."""
@@ -78,7 +124,7 @@ def train_round(
 
     def step(total: torch.Tensor) -> torch.Tensor:
         nonlocal counters
-        stepped, counters = server_step(host, params, assignment, total, integers)
+        stepped, counters = host.server_step(params, assignment, total, integers)
         return stepped
 
     hosted, integers = host.train(params, assignment)  # 2. my blocks of sites, on my device
@@ -89,21 +135,15 @@ def train_round(
         new_params, tail = ranks.combine(hosted, len(params), step)
     with host.wall.phase("evaluate", assignment.round):
         # 4. integer counts: correct, seen
-        counts = ranks.total(host.evaluate(new_params, assignment, counters))
+        counts = ranks.total(host.evaluate(new_params, assignment, counters, signals))
     return new_params, tail, counts
 
 
-def _with_hint(error: HpctripError, state: State, checkpointer: Checkpointer) -> HpctripError:
-    """The error that ended a run after `state`; its message ends with the command that resumes it, where one does."""
-    if checkpointer.newest:
-        error.args = (f"{error}; interrupted after round {state.round}; {checkpointer.resume_hint}",)
-    return error
-
-
 @dataclass(eq=False)
-class Rank0:
-    """Rank 0's part of the main loop. If a file cannot be written, the run ends as after an interruption: rank 0 tries
-    to write a checkpoint, all ranks leave the loop, and the error is raised."""
+class Results:
+    """Rank 0's part of the main loop: the decision about the next round, and all that is written of the last one. If a
+    file cannot be written, the run ends as after an interruption: rank 0 tries to write a checkpoint, all ranks leave
+    the loop, and the error is raised."""
 
     aggregator: Aggregator
     recorder: Recorder
@@ -112,27 +152,20 @@ class Rank0:
     progress: Progress
     callbacks: Callbacks
     cache: CacheWriter | None
-    meters: list[str] = field(default_factory=list)
-    """What each machine has counted, and what it could not, after the last round."""
-    _last: State = field(default_factory=State)
-    """The state after the last round of this process."""
-    _unrecorded: torch.Tensor | None = None
-    """The model after that round, until the round is recorded."""
-    _early_end: HpctripError | None = None
-    """Why the run leaves early: it is interrupted, or a file could not be written."""
-    _lost: HpctripError | None = None
-    """The error of a last round without a result."""
+    recorded_round: int = 0
+    """The last round that is recorded, in this process or before."""
+    early_end: HpctripError | None = None
+    """Why the run leaves before its end: it is interrupted, or a file could not be written. It is no part of the state:
+    a run that is resumed goes on."""
 
     def decide(self, state: State) -> tuple[Draft | None, Assignment | None, list[Saver]]:
-        """The draft and the assignment of the next round, None where the run is over, and the writers that save the
-        state before it. Raises the error of a last round without a result."""
-        if self._lost:
-            raise self._lost
-        if not state.stop_reason and not self._early_end:
-            signals, cost_s = self.aggregator.signals, self.checkpointer.cost_s
+        """The draft and the assignment of the round after `state`, None where the run is over, and the writers that
+        save the state before it."""
+        if not state.stop_reason and not self.early_end:
+            signals, cost_s = self.aggregator.received_signals, self.checkpointer.cost_s
             if reason := self.interruption.reason(signals, state.history, cost_s):
-                self._early_end = InterruptedRun(reason)
-        over = bool(state.stop_reason or self._early_end)
+                self.early_end = InterruptedRun(reason)
+        over = bool(state.stop_reason or self.early_end)
         draft = assignment = None
         if not over:
             draft, assignment = self.aggregator.begin(state)
@@ -162,91 +195,77 @@ class Rank0:
         except HpctripError as error:
             self._fail(error)
 
-    def finish_round(
-        self, draft: Draft, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
-    ) -> State:
-        """The state after a round that changed the model from `before` [P] to `params` [P] (see `Aggregator.finish`).
-
-        If training diverged or a component of the world failed, it returns the state before the round, and the next
-        `decide` raises the error: raising it here would leave the other ranks waiting in a collective.
-        """
-        try:
-            state = self.aggregator.finish(draft, params - before, tail, counts)
-        except HpctripError as error:
-            self._lost = error
-            return draft.before
-        # the reason that the last state has now is the request of a callback
-        self._last = replace(state, stop_reason=state.stop_reason or self._last.stop_reason)
-        self._unrecorded = params
-        return self._last
-
-    def record(self) -> None:
-        """Write and report the last round, while the other ranks train the next one."""
-        params, row, self._unrecorded = self._unrecorded, self._last.history.last, None
-        if params is None or row is None:
-            return
+    def record(self, state: State, params: torch.Tensor) -> str:
+        """Write and report the last round, after which the model is `params` [P + B], unless that is done. Returns why
+        a callback asks the run to end; "" if none does."""
+        row = state.history.last
+        if row is None or row.round == self.recorded_round:
+            return ""
+        self.recorded_round = row.round
         with self.aggregator.host.wall.phase("record", row.round):
             try:
-                self.recorder.record(self._last.history)
+                self.recorder.record(state.history)
                 self.checkpointer.remove_replaced()
             except HpctripError as error:
                 self._fail(error)
             if self.cache:
                 self.cache.finished(row, digest(params))
-            self.progress.round(self._last)
-            totals = self.aggregator.rank_wall_s, self.aggregator.rank_wall_j
-            request = self.callbacks.round(row, *totals)
-            self._last = replace(self._last, stop_reason=self._last.stop_reason or request)
+            self.progress.round(state)
+            return self.callbacks.round(row, self.aggregator.rank_wall_s, self.aggregator.rank_wall_j)
 
-    def finish(self, state: State, params_digest: str) -> None:
-        """Write the final results and end the callbacks. `params_digest` is the digest of the global model. Raises
-        InterruptedRun if the run left early, UnsavedRun if it did so without a checkpoint, and the error of a file that
-        could not be written."""
-        final = {
-            "status": self._status,
-            "stop_reason": str(self._early_end) if self._early_end else state.stop_reason,
-            "params_digest": params_digest,
-            "meters": self.meters,
-            "rank_phases": self.aggregator.rank_phases(state.history),
-        }
+    def close(self, state: State, params_digest: str, meters: Sequence[str]) -> None:
+        """Write the final results and end the callbacks. `params_digest` is the digest of the global model; `meters`
+        tell what each machine has counted, and what it could not. Raises InterruptedRun if the run left early,
+        UnsavedRun if it did so without a checkpoint, and the error of a file that could not be written."""
         if state.round:
             try:
-                self.recorder.write(state.history, **final)
+                self.recorder.write(
+                    state.history,
+                    status=self._status,
+                    stop_reason=str(self.early_end) if self.early_end else state.stop_reason,
+                    params_digest=params_digest,
+                    meters=list(meters),
+                    rank_phases=self.aggregator.rank_phases(state.history),
+                )
                 self.checkpointer.remove_replaced()
             except HpctripError as error:
                 self._fail(error)
         self.callbacks.end(self._status)
-        if isinstance(self._early_end, InterruptedRun):
-            raise self._left(f"interrupted after round {state.round}: {self._early_end}")
-        if self._early_end:
-            raise _with_hint(self._early_end, state, self.checkpointer)
+        if self.early_end:
+            raise self._left(self.early_end, f"interrupted after round {state.round}")
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
 
-    def _left(self, why: str) -> HpctripError:
-        """The error of a run that left early: it can go on from a checkpoint, from the cache, or not at all."""
-        if not (unsaved := self.checkpointer.unsaved):
-            return InterruptedRun(f"{why}; {self.checkpointer.resume_hint}")
+    def _left(self, why: HpctripError, left: str) -> HpctripError:
+        """The error of a run that has left early, and how it goes on: from a checkpoint, from the cache, or not."""
+        checkpointer = self.checkpointer
+        if not isinstance(why, InterruptedRun):
+            if checkpointer.newest:
+                why.args = (f"{why}; {left}; {checkpointer.resume_hint}",)
+            return why
+        if not (unsaved := checkpointer.unsaved):
+            return InterruptedRun(f"{left}: {why}; {checkpointer.resume_hint}")
         if self.cache and self.cache.place:
-            return InterruptedRun(f"{why}; start it again: its rounds are in {self.cache.place}")
-        return UnsavedRun(f"{why}; {unsaved}")
+            return InterruptedRun(f"{left}: {why}; start it again: its rounds are in {self.cache.place}")
+        return UnsavedRun(f"{left}: {why}; {unsaved}")
 
     @property
     def _status(self) -> str:
-        if isinstance(self._early_end, InterruptedRun):
+        if isinstance(self.early_end, InterruptedRun):
             return "interrupted"
-        return "failed" if self._early_end else "finished"
+        return "failed" if self.early_end else "finished"
 
     def _fail(self, error: HpctripError) -> None:
         """End the run because a file could not be written; the first such error counts, and more than an
         interruption."""
         if self._status != "failed":
-            self._early_end = error
+            self.early_end = error
 
-    def failed(self, error: BaseException) -> None:
-        """Record the finished rounds and that the run failed with `error`."""
-        self.record()
+    def failed(self, error: BaseException, state: State, params: torch.Tensor) -> None:
+        """Record the finished rounds, the last of which led to `state` and `params`, and that the run failed with
+        `error`."""
+        self.record(state, params)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        if self._last.history.rows:
+        if self.aggregator.num_rounds:
             with suppress(HpctripError):
-                self.recorder.write(self._last.history, status="failed", stop_reason=reason)
+                self.recorder.write(state.history, status="failed", stop_reason=reason)
         self.callbacks.end("failed")

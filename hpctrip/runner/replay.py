@@ -30,7 +30,7 @@ from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.schema import tables
 from hpctrip.record.verify import MOST_FAULTS, differing, verify
 from hpctrip.runner.experiment import experiment_of
-from hpctrip.runner.provenance import plugin_mismatch, world_files
+from hpctrip.runner.provenance import plugin_mismatch, site_columns, world_files
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Simulation, State
@@ -187,16 +187,13 @@ def _candidates(value: str, data: Sequence[str]) -> Iterator[str]:
                 yield str(path)
 
 
+_RECOMPUTED = ("distance_m", "bandwidth_bps", "comm_s", "power_fraction", "throughput_fraction", "work_s")
+"""The columns of the table /sites that follow from the input and the sizes of the shards."""
+
+
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
-    world = simulation.world
-    expected = {
-        "distance_m": world.distance_m,
-        "bandwidth_bps": world.links.bandwidth_bps,
-        "comm_s": world.transfers(0.0).alone_s,
-        "power_fraction": world.power_fraction(0.0),
-        "throughput_fraction": world.throughput_fraction(0.0),
-        "work_s": world.hardware.work_s(simulation.num_visits, world.timing.seconds_per_sample),
-    }
+    computed = site_columns(simulation)
+    expected = {name: computed[name][0] for name in _RECOMPUTED}
     recorded = {name: run.sites[name].to_numpy() for name in ("site", *expected) if name in run.sites}
     yield from _differences(run, "sites", recorded, expected)
 

@@ -1,135 +1,35 @@
-"""Starts a run: from its first round, from a checkpoint, or from a finished run under another clock, network, power or
-policy (retime), whose rounds are reused as long as the same sites train in them."""
+"""Starts of a run that goes on: from a checkpoint, or from a finished run under another clock, network, power or policy
+(retime), whose rounds are reused as long as the same sites train in them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_suffix, check_writable, refuse_inputs
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
-from hpctrip.config.sources import Source, named_files, refuse_changed
+from hpctrip.config.sources import refuse_changed
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.checkpoint import Checkpoint, Model
-from hpctrip.record.lock import OutputLock
+from hpctrip.record.checkpoint import Checkpoint
+from hpctrip.record.lock import check_name, default_path, locked
 from hpctrip.record.open_checked import DamagedError
-from hpctrip.record.reader import SUFFIXES, Run, open_run
+from hpctrip.record.reader import Run, open_run
 from hpctrip.runner.cache.trajectory import arrived_mask
-from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import REASON
 from hpctrip.runner.experiment import Experiment, Input, merge_layers, read_input, read_user_input
+from hpctrip.runner.loop import state_of
 from hpctrip.runner.provenance import WORKLOAD, RecordedInput, world_sources
+from hpctrip.runner.session import Start
 from hpctrip.sim.rounds import History
-from hpctrip.sim.step import NOBODY_LEFT, Simulation, State
+from hpctrip.sim.step import NOBODY_LEFT
 
 _NO_MODEL = {"checkpoint": {"enabled": False}}
 """Overlay of the recorded input: no checkpoints, unless the user enables them to get the model."""
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """How a run starts, at rank 0: its input, its files, and the checkpoint to resume from."""
-
-    run_input: Input
-    """The merged input and what it means."""
-    path: str
-    """The results file."""
-    lock: OutputLock
-    """Lock on the results file; the caller releases it at the end of the run."""
-    checkpoint: Checkpoint | None = None
-    """The checkpoint to resume from; None: the run starts with round 1."""
-    recorded_sources: tuple[Source, ...] = ()
-    """Sources recorded in the checkpoint or results file from which the run starts."""
-    checkpoint_file: Path | None = None
-    """The file of `checkpoint`."""
-    notes: tuple[str, ...] = ()
-    """Lines for the user."""
-    earlier_run: Run | None = None
-    """A finished run with the same training input; rounds in common with it are not trained again."""
-    finished: bool = False
-    """Whether the run has ended before and nothing is left to do."""
-
-    @property
-    def saved_round(self) -> int:
-        """The round of `checkpoint`; 0 where there is none."""
-        return self.checkpoint.state.round if self.checkpoint else 0
-
-
-@dataclass(frozen=True, eq=False)
-class ResumePoint:
-    """The state and the model from which a run goes on."""
-
-    state: State
-    model: Model | None
-    """The model after `state`; None: the initial one, or none is needed."""
-    params_digest: str | None = None
-    """Digest of the model after `state` where the model itself is not needed; None: take that of the model."""
-    cache: CacheWriter | None = None
-    """Writes the rounds that are trained from here on into the cache."""
-    notes: tuple[str, ...] = ()
-    """Lines for the user."""
-
-    @classmethod
-    def of(cls, start: Start, simulation: Simulation) -> ResumePoint:
-        """The first round, or the one after the checkpoint."""
-        if (saved := start.checkpoint) is None:
-            return cls(simulation.judged(State()), None)
-        return cls(simulation.judged(state_from_checkpoint(saved, start.run_input.experiment)), saved.model)
-
-
-def start_new(
-    paths: Iterable[str],
-    overrides: Iterable[str],
-    out: str | None,
-    overwrite: bool,
-    plugins: Iterable[str] = (),
-) -> Start:
-    """Start a new run. Raises InputError for bad input, and where an output file exists and `overwrite` is false."""
-    check_name(out)
-    run_input = read_input(paths := list(paths), overrides, plugins)
-    path = out or default_path(run_input.experiment.name)
-    named = [file.value for file in named_files(run_input.experiment)]
-    refuse_inputs([path, *checkpoints.generations(path)], [*paths, *named])
-    with locked(path, overwrite) as lock:
-        return Start(run_input, path, lock)
-
-
-def check_name(out: str | None) -> None:
-    """Raise InputError where `out` has no suffix of a results file. Folders are left to `check_writable`."""
-    if out is not None and not Path(out).is_dir():
-        check_suffix(out, SUFFIXES)
-
-
-@contextmanager
-def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
-    """Context that locks a results file and its checkpoints for writing. It releases the lock only if the body raises:
-    the run does so at its end. Raises InputError where a file cannot be written, or exists and `overwrite` is false."""
-    check_writable(path, overwrite)
-    lock = OutputLock(path)
-    try:
-        check_writable(path, overwrite)  # again under the lock: another process may have created it
-        for file in checkpoints.generations(path):
-            if file.exists() and not overwrite:
-                raise InputError(str(file), "exists already", "resume from it, or --overwrite")
-            check_writable(file, overwrite)
-        yield lock
-    except BaseException:
-        lock.release()
-        raise
-
-
-def default_path(name: str, time: str = "") -> str:
-    """Path of the results file of a scenario when the user names none. `time` is by default that of now, with
-    microseconds, so that jobs of an array that start together write different files."""
-    return f"results/{name}-{time or f'{datetime.now():%Y%m%d-%H%M%S-%f}'}.h5"
 
 
 def start_resumed(
@@ -177,7 +77,7 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
         start = Start(run_input, out, lock)
         if saved := checkpoints.newest(out):
             checkpoint, file, faults = saved
-            state, replaced = state_from_checkpoint(checkpoint, run_input.experiment), _replaceable(out)
+            state, replaced = state_of(checkpoint, run_input.experiment), _replaceable(out)
             finished = replaced is not None and _is_over(replaced, state.history, run_input.experiment)
             return replace(_resumed(start, checkpoint, file, faults, replaced), finished=finished)
         if not Path(out).exists():
@@ -193,27 +93,6 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
             )
         notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
         return replace(start, notes=tuple(notes), finished=done)
-
-
-def state_from_checkpoint(checkpoint: Checkpoint, experiment: Experiment) -> State:
-    """The state after the last round of a checkpoint, before the stop rules are applied.
-
-    A run evaluates its last round even where `evaluate.every_rounds` does not ask for it. If the run now goes on beyond
-    that round, the evaluation is removed from the history, so that it equals that of a run that never stopped.
-    """
-    state, row = checkpoint.state, checkpoint.state.history.last
-    due, last = experiment.evaluate.due, experiment.stop.max_rounds
-    if row is not None and row.eval_seen and not due(row.round, last):
-        not_evaluated = dict(
-            accuracy=math.nan,
-            eval_correct=0,
-            eval_seen=0,
-            eval_loss=math.nan,
-            eval_perplexity=math.nan,
-            efficiency=math.nan,
-        )
-        state = replace(state, history=History((*state.history.rows[:-1], replace(row, **not_evaluated))))
-    return replace(state, stop_reason="")
 
 
 def _is_over(run: Run, history: History, experiment: Experiment) -> bool:

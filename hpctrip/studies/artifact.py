@@ -35,8 +35,8 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables, deep, nested
 from hpctrip.config.values import Bare
-from hpctrip.record.environment import environment
 from hpctrip.record.merge import csv_bytes
+from hpctrip.record.writer import environment
 from hpctrip.runner.experiment import Input, with_code_paths
 from hpctrip.runner.provenance import WORKLOAD, files_of_input
 from hpctrip.studies.file import Axis

@@ -29,7 +29,7 @@ from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InputError, Inter
 from hpctrip.base.io import append_to, remove_file
 from hpctrip.base.process import start_time
 from hpctrip.base.text import printable
-from hpctrip.ranks.device import visible_gpus
+from hpctrip.ranks.base import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import JOB_ENDS, JOB_START, Signals
 from hpctrip.studies.grid import Entry

@@ -20,8 +20,8 @@ from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.record.lock import HeldError
 from hpctrip.runner.batch_script import site_script
 from hpctrip.runner.experiment import resolve
-from hpctrip.runner.resume import Start, start_or_resume_input
-from hpctrip.runner.session import launch
+from hpctrip.runner.resume import start_or_resume_input
+from hpctrip.runner.session import Start, launch
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState
 from hpctrip.studies.studies import all_entries

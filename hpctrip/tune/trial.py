@@ -16,11 +16,10 @@ from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import mean_interval
 from hpctrip.device.meter import open_meter
 from hpctrip.device.settings import HeldSettings
-from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.device import choose_device, gpu_identity
+from hpctrip.ranks.base import Ranks, choose_device, gpu_identity
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.runner.host import Host, agree_on_blocks
+from hpctrip.runner.host import Host
 from hpctrip.runner.loop import train_round
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import State
@@ -133,7 +132,7 @@ class TrialRunner:
             torch.set_num_threads(experiment.ranks.threads)
             task, num_sites = experiment.workload.checked_task(experiment.seed), experiment.num_sites()
             host = Host(experiment, num_sites, task, ranks, self.device, self.device.type, self.meter)
-            agree_on_blocks(host)
+            host.agree()
             self.meter.round_uj()  # discards the energy of what came before
             aggregator = Aggregator(host, num_machines=1)
             state, params = State(), host.initial_params

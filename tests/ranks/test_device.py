@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.device import choose_device, gpu_identity, hosts_kind
+from hpctrip.ranks.base import choose_device, gpu_identity, hosts_kind
 
 
 def rank(rank, size=5, kinds=()):

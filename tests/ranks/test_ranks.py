@@ -13,8 +13,8 @@ from on_ranks import check_collectives
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks
+from hpctrip.ranks.launched import open_ranks
 from hpctrip.ranks.nccl import choose_backend, shared_store
-from hpctrip.ranks.open import open_ranks
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import TABLES

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 
 from hpctrip.cluster.results import ATTRIBUTES as CLUSTER_ATTRIBUTES
-from hpctrip.record import environment as module
 from hpctrip.record import schema
-from hpctrip.record.environment import environment
+from hpctrip.record import writer as module
+from hpctrip.record.writer import environment
 
 
 def test_every_fact_is_an_attribute_of_the_results_file():

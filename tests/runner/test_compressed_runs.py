@@ -16,7 +16,7 @@ from hpctrip.ranks.base import Ranks
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
-from hpctrip.runner.host import Host, server_step
+from hpctrip.runner.host import Host
 from hpctrip.runner.replay import replay
 from hpctrip.sim.step import State
 
@@ -131,7 +131,7 @@ def descended(*lines, rounds=400):
     host, params = aggregator.host, torch.ones(3)
     for number in range(rounds):
         _, assignment = aggregator.begin(State(round=number))
-        params = server_step(host, params, assignment, *host.train(params, assignment))[0]
+        params = host.server_step(params, assignment, *host.train(params, assignment))[0]
     return float(torch.linalg.vector_norm(params))
 
 

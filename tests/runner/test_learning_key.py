@@ -9,10 +9,9 @@ from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn import params
 from hpctrip.learn.params import arithmetic
 from hpctrip.ranks.base import Ranks
-from hpctrip.runner.cache.learning_key import CODE, code_digest, learning_key
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.runner.host import Host, agree_on_blocks
-from hpctrip.runner.provenance import learned_tables, sources_of
+from hpctrip.runner.host import Host
+from hpctrip.runner.provenance import CODE, code_digest, learned_tables, learning_key, sources_of
 
 LEARNED = {
     *("seed", "workload", "partition", "train", "server", "compression", "engine", "ranks"),
@@ -83,7 +82,7 @@ def test_all_hosts_train_blocks_that_every_gpu_holds_and_the_learning_key_names_
     def prepare(host):
         host.device = torch.device("cuda")
         host.engine.fitting = lambda params, visits: tried.append(visits) or here
-        agree_on_blocks(host)
+        host.agree()
         assert str(host.block_rule) == f"blocks of {blocks} sites"
         assert len(np.unique(host.fixed_hosts[: min(blocks, 6)])) == 1
 

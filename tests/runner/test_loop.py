@@ -28,8 +28,9 @@ from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
 from hpctrip.runner.host import Host
-from hpctrip.runner.loop import Rank0
+from hpctrip.runner.loop import Results, train
 from hpctrip.runner.replay import replay
+from hpctrip.runner.signals import Signals
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
@@ -41,7 +42,7 @@ TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
 UPDATE = "HPCTRIP_UPDATE_GOLDEN"
 FIXED = ("policy.kind=goodput", "power.kind=constant")
 ADAPTIVE = (*FIXED, "policy.local_work=adaptive")
-MOST_RECORDS, MOST_FILES = 13, 27
+MOST_RECORDS, MOST_FILES = 13, 21
 STARTS = re.compile(r".*/hpctrip/((cli|runner|ranks|record)/.*\.py)")
 """The files through which a run is started and recorded, besides those of what it simulates and trains."""
 
@@ -313,19 +314,18 @@ def test_the_profilers_view_is_recorded_beside_the_truth(sound):
 @pytest.mark.parametrize(
     "error", [DivergedError("site 3 diverged"), InputError("power.kind = 'mine'", "gave P = 3")]
 )
-def test_a_round_without_a_result_is_raised_before_the_next_round(error):
+def test_a_round_without_a_result_is_raised_with_the_next_decision(error, monkeypatch):
+    """Its own collectives are over: raising it there would leave the other ranks in the next one."""
     site = np.zeros(1, dtype=np.int64)
     assignment = Assignment(1, site, np.ones(1), cut(site, 1), site, site, evaluate=True)
-    aggregator, interruption = Mock(), Mock()
-    before = State()
-    draft = Mock(before=before)
-    aggregator.begin.return_value = draft, assignment
+    aggregator, interruption, checkpointer = Mock(), Mock(), Mock()
+    aggregator.begin.return_value = Mock(before=State()), assignment
     aggregator.finish.side_effect = error
     interruption.reason.return_value = ""
-    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), None)
-    assert rank0.decide(before)[:2] == (draft, assignment)
-    # the collectives of this round are over: raising here would leave the other ranks in the next one
-    assert rank0.finish_round(draft, torch.zeros(1), torch.ones(1), site, site) is before
+    checkpointer.due.return_value = False
+    results = Results(aggregator, Mock(), checkpointer, interruption, Mock(), Mock(), None)
+    monkeypatch.setattr("hpctrip.runner.loop.train_round", lambda *given: (torch.ones(1), site, site))
     with pytest.raises(HpctripError) as raised:
-        rank0.decide(before)
+        train(Mock(ranks=Ranks()), State(), torch.zeros(1), results, Signals())
     assert raised.value is error
+    assert "decide_on_root" in [frame.name for frame in raised.traceback]

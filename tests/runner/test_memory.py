@@ -17,23 +17,23 @@ from hpctrip.runner.aggregator import Aggregator
 from hpctrip.record.checkpoint import Checkpointer, Checkpointing
 from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
-from hpctrip.runner.loop import Rank0, train
+from hpctrip.runner.loop import Results, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
 from hpctrip.ranks.node import map_large_blocks
-from hpctrip.ranks.open import open_ranks
+from hpctrip.ranks.launched import open_ranks
 from hpctrip.sim.step import State
 
 torch.set_num_threads(1)
 
 
 class Watched(Host):
-    def evaluate(self, params, assignment, norm):
+    def evaluate(self, params, assignment, *rest):
         if assignment.round in (20, self.experiment.stop.max_rounds):
             peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3
             peaks = self.ranks.gather(peak)
             if peaks:
                 print("peaks", *peaks, flush=True)
-        return super().evaluate(params, assignment, norm)
+        return super().evaluate(params, assignment, *rest)
 
 
 def run(ranks, num_sites, engine, block, rounds):
@@ -46,13 +46,13 @@ def run(ranks, num_sites, engine, block, rounds):
         "stop": {"max_rounds": rounds},
     }).experiment
     host = Watched(experiment, num_sites, experiment.workload.task(0), ranks, torch.device("cpu"))
-    rank0 = None
+    results = None
     if ranks.is_aggregator:
         never = Checkpointer(Checkpointing(enabled=False), "run.h5", "", {})
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size, Signals())
         callbacks = Mock(round=lambda *args: "")
-        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, None)
-    train(host, State(), host.initial_params, rank0)
+        results = Results(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, None)
+    train(host, State(), host.initial_params, results, Signals())
 
 
 with open_ranks() as ranks:

@@ -24,7 +24,8 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner import session as launching
 from hpctrip.runner import signals
-from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
+from hpctrip.runner.resume import start_or_resume, start_resumed
+from hpctrip.runner.session import start_new
 from hpctrip.runner.signals import Interrupt, Interruption, Signals, stop_file
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State

@@ -88,7 +88,7 @@ def test_the_recorded_input_is_taken_up_whole_its_store_and_callbacks_too(traine
 
 
 def test_retiming_a_run_of_another_machine_warns_of_other_bits(nearest, retime, monkeypatch):
-    monkeypatch.setattr("hpctrip.runner.run_metadata.arithmetic", lambda device: "other kernels")
+    monkeypatch.setattr("hpctrip.learn.params.arithmetic", lambda device: "other kernels")
     ended, _ = retime(nearest)
     assert (
         f"warning: {nearest.path} was trained with another hpctrip or torch, or on another machine"

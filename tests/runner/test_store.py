@@ -20,7 +20,8 @@ from hpctrip.runner import session as launching
 from hpctrip.runner.cache import lookup, trajectory
 from hpctrip.runner.cache.trajectory import CacheFiles
 from hpctrip.runner.host import Host
-from hpctrip.runner.resume import start_new, start_resumed
+from hpctrip.runner.resume import start_resumed
+from hpctrip.runner.session import start_new
 from hpctrip.sim.policies import POLICIES, Decision, Policy
 
 ROUNDS = 6
@@ -208,7 +209,7 @@ def test_rounds_trained_on_another_machine_neither_use_nor_fill_the_store(
 ):
     half = tmp_path / "half.h5"
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("hpctrip.runner.run_metadata.arithmetic", lambda device: "other kernels")
+        elsewhere.setattr("hpctrip.learn.params.arithmetic", lambda device: "other kernels")
         run(half, rounds=2)
     trained.clear()
     more = ["stop.max_rounds=3", f"store.path='{store}'"]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hpctrip.record.checkpoint import Model
+from hpctrip.record.checkpoint import Checkpoint, Model
 from hpctrip.record.reader import Run
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.trajectory import (
@@ -21,7 +21,7 @@ from hpctrip.runner.cache.trajectory import (
 )
 from hpctrip.runner.cache.writer import CacheWriter, round_key
 from hpctrip.runner.experiment import Experiment
-from hpctrip.runner.resume import ResumePoint, Start
+from hpctrip.runner.loop import ResumePoint
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, Simulation, State
 
@@ -86,19 +86,20 @@ class CacheLookup:
     """Finds the resume point of one run, at rank 0."""
 
     aggregator: Aggregator
-    start: Start
     learning_key: str
+    checkpoint: Checkpoint | None
+    """The checkpoint from which the run goes on, if any."""
+    earlier_run: Run | None
+    """A finished run with the same training input, if any."""
     leaves: Callable[[State], object]
     """Whether the run is asked to leave (a true value)."""
     say: Callable[[str], None]
     """Prints a line at once; all others are notes of the resume point."""
 
-    def resume_point(self) -> ResumePoint:
-        """Take all cached rounds of the run, and the lock on the first that is to be trained. Raises InputError where
-        the cache cannot be used, and as rounds do."""
-        experiment, simulation = self.aggregator.experiment, self.aggregator.simulation
-        run = self.start.earlier_run
-        uncached = ResumePoint.of(self.start, simulation)
+    def after(self, uncached: ResumePoint) -> ResumePoint:
+        """The resume point after all cached rounds that follow `uncached`, with the lock on the first that is to be
+        trained. Raises InputError where the cache cannot be used, and as rounds do."""
+        experiment, simulation, run = self.aggregator.experiment, self.aggregator.simulation, self.earlier_run
         state = uncached.state
         if reason := self._why_not():
             return replace(uncached, notes=(f"note: {reason}",))
@@ -118,10 +119,9 @@ class CacheLookup:
 
     def _why_not(self) -> str:
         """The reason why the cache is not used for this run; empty: it is used."""
-        checkpoint = self.start.checkpoint
         if self.aggregator.experiment.timing.compute == "measured":
             return 'timing.compute = "measured": rounds depend on how long they take here, so all are trained'
-        if checkpoint is not None and checkpoint.metadata.get("learning_key") != self.learning_key:
+        if self.checkpoint and self.checkpoint.metadata.get("learning_key") != self.learning_key:
             return (
                 "the cache is not used: the rounds so far were trained with another hpctrip or torch, or on another "
                 "machine, so that their last bits may differ"
