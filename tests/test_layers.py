@@ -57,7 +57,7 @@ MODULES = sorted(
 )
 FRAMES = "hpctrip.base.frames"
 """The module by which all others import pandas."""
-LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 60, 7
 
 
 def layer_of(path):
@@ -141,6 +141,10 @@ def test_files_and_functions_stay_small(path):
     for node in nodes(path):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"function {node.name}"
+            names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            is_command = any("command" in ast.unparse(decorator) for decorator in node.decorator_list)
+            if not is_command and path.name != "library.py":  # what users call, with names
+                assert len({*names} - {"self", "cls"}) <= MOST_PARAMETERS, f"function {node.name}"
 
 
 def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():

@@ -145,3 +145,28 @@ def store_option(command: Callable[..., None]) -> Callable[..., None]:
 
     text = "Cache of trained rounds: reuse its rounds, and add new ones (store.path)."
     return click.option("--store", type=FILE, metavar="DIR", help=text)(with_store)
+
+
+_SITE = (
+    click.option("--account", metavar="A", help="Account to charge."),
+    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
+    click.option(
+        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
+    ),
+    click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
+    click.option("--setup", type=FILE, metavar="FILE", help="A shell file of your site to source."),
+    click.option("--venv", type=FILE, metavar="DIR", help="Virtual environment of hpctrip."),
+    click.option(
+        "--container",
+        metavar="WORDS",
+        help="Command prefix that runs a container: 'apptainer exec --nv x.sif'.",
+    ),
+    click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
+)
+SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
+"""Parameters that `site_options` adds."""
+
+
+def site_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of sbatch and the settings of a site that a batch script takes."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_SITE), command)

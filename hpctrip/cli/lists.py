@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hpctrip.cli.arguments import FILE, echo, echo_list, overwrite_option
+from hpctrip.cli.arguments import FILE, echo, echo_list, overwrite_option, site_options
 from hpctrip.config.package_data import TEMPLATES
 
 
@@ -112,31 +110,6 @@ def new(name: str, kind: str, overwrite: bool) -> None:
     echo(*write_new({path: text.encode()}, overwrite))
     command = next(line for line in text.splitlines() if line.lstrip("# ").startswith("hpctrip "))
     echo(f"start: {command.strip('# ').split('  #')[0]}")
-
-
-_SITE = (
-    click.option("--account", metavar="A", help="Account to charge."),
-    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
-    click.option(
-        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
-    ),
-    click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
-    click.option("--setup", type=FILE, metavar="FILE", help="A shell file of your site to source."),
-    click.option("--venv", type=FILE, metavar="DIR", help="Virtual environment of hpctrip."),
-    click.option(
-        "--container",
-        metavar="WORDS",
-        help="Command prefix that runs a container: 'apptainer exec --nv x.sif'.",
-    ),
-    click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
-)
-SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
-"""Parameters that `site_options` adds."""
-
-
-def site_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of sbatch and the settings of a site that a batch script takes."""
-    return reduce(lambda decorated, option: option(decorated), reversed(_SITE), command)
 
 
 @click.command()

@@ -14,6 +14,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.cli.arguments import (
     FILE,
+    SITE_OPTIONS,
     Speed,
     echo,
     echo_list,
@@ -21,9 +22,9 @@ from hpctrip.cli.arguments import (
     out_option,
     overwrite_option,
     plugins_option,
+    site_options,
     store_option,
 )
-from hpctrip.cli.lists import SITE_OPTIONS, site_options
 from hpctrip.ranks.launched import launched_rank, refuse_launcher
 from hpctrip.ranks.watchdog.guardian import Guardian
 
