@@ -230,7 +230,7 @@ def test_a_figure_is_drawn_of_a_path_too(run):
     assert hpctrip.plot("curves", run.path).table.equals(hpctrip.plot("curves", run).table)
 
 
-def test_tables_in_place_of_files_are_refused_with_the_way_out():
+def test_tables_in_place_of_files_are_refused_with_the_hint():
     with pytest.raises(hpctrip.InputError, match=r"is a dict.*overrides="):
         hpctrip.run({"workload": {"kind": "emnist"}})
 

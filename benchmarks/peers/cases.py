@@ -49,7 +49,7 @@ def write_case(folder: Path, name: str, shape: Shape, num_rounds: int) -> None:
     path.write_text(tomli_w.dumps(tables))
     experiment = read_input([str(path)]).experiment
     task, ranks = experiment.workload.task(0), Ranks()
-    host = Host(experiment, experiment.num_sites(), task, ranks, torch.device("cpu"))
+    host = Host(experiment, experiment.checked_num_sites(), task, ranks, torch.device("cpu"))
     np.save(folder / "params.npy", host.initial_params.numpy())
     simulation, state, orders = Aggregator(host).simulation, State(), []
     for _ in range(num_rounds):

@@ -27,7 +27,7 @@ _DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NUMERALS = frozenset("0123456789+-.eE")
 _BLANK = re.compile(r"[^\S\n]")
 _MISSING = "leave the field empty"
-_WAYS_OUT = {
+_HINTS = {
     r"(?i)[-+]?(nan|na|n/a|n\.a\.|#n/a|null|none|nil|missing)|-+|\?|\.": _MISSING,
     r"[-+]?\d{1,3}([ ,'\u00a0\u202f]\d{3})+(\.\d*)?": "write it without thousands separators, as 1234.5",
     r"[-+]?[\d.]*,\d*": "write a decimal point, and no thousands separators, as 1234.5",
@@ -76,10 +76,8 @@ class Table:
         if may_lack:
             wrong &= np.array(texts, object).astype(bool)
         first = texts[int(wrong.argmax())] if wrong.any() else ""
-        way_out = next((hint for form, hint in _WAYS_OUT.items() if re.fullmatch(form, first)), "")
-        self.refuse(
-            name, wrong, "is not a finite number", "" if way_out == _MISSING and not may_lack else way_out
-        )
+        hint = next((text for form, text in _HINTS.items() if re.fullmatch(form, first)), "")
+        self.refuse(name, wrong, "is not a finite number", "" if hint == _MISSING and not may_lack else hint)
         return values
 
     def integers(self, name: str) -> np.ndarray:
@@ -102,12 +100,12 @@ class Table:
         self.refuse(name, ~np.array(texts, object).astype(bool), "is missing")
         return texts
 
-    def refuse(self, name: str, wrong: np.ndarray, problem: str, way_out: str = "") -> None:
+    def refuse(self, name: str, wrong: np.ndarray, problem: str, hint: str = "") -> None:
         """Raise InputError for the first row that is `wrong` [R]."""
         if wrong.any():
             row = int(wrong.argmax())
             value = shown(self.column(name)[row])
-            raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", way_out)
+            raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", hint)
 
 
 def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> Table:
@@ -127,13 +125,13 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
         raise InputError(
             f"{place}, line {lines[row]}",
             f"not a CSV file (has {counted(widths[row], 'field')}, but the header has {counted(width, 'field')})",
-            _way_out(body.partition("\n")[0]),
+            _hint(body.partition("\n")[0]),
         )
     if needs_care or _BLANK.search(body):
         fields = [field.strip() for field in fields]
     header = fields[:width]
     if width == 1 and any(mark in header[0] for mark in _OTHER_SEPARATORS):
-        raise InputError(place, f"has one column, {shown(header[0])}", _way_out(header[0]))
+        raise InputError(place, f"has one column, {shown(header[0])}", _hint(header[0]))
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise InputError(place, f"has two columns {shown(twice[0])}", "give every column its own name")
@@ -149,7 +147,7 @@ def _floats(texts: Sequence[str]) -> np.ndarray:
     return np.array([float(text) if _DECIMAL.fullmatch(text) else np.nan for text in texts], np.float64)
 
 
-def _way_out(header: str) -> str:
+def _hint(header: str) -> str:
     """Hint for a file whose rows do not have the fields of its header."""
     other = next((name for mark, name in _OTHER_SEPARATORS.items() if mark in header), None)
     if other is None:
@@ -164,10 +162,10 @@ def _text(data: bytes, place: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        way_out = "CSV is read plain or gzipped: unpack any other archive first"
+        hint = "CSV is read plain or gzipped: unpack any other archive first"
         if other := _other_encoding(data):
-            way_out = f"it seems to be in {other}: iconv -f {other} -t UTF-8 FILE > NEW_FILE converts it"
-        raise InputError(place, "not a CSV file (no text in UTF-8)", way_out)
+            hint = f"it seems to be in {other}: iconv -f {other} -t UTF-8 FILE > NEW_FILE converts it"
+        raise InputError(place, "not a CSV file (no text in UTF-8)", hint)
     if not text:
         raise InputError(place, "the file is empty", "copy or fetch the file again")
     return text

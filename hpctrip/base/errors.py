@@ -28,11 +28,11 @@ class Fault:
 
     place: str
     problem: str
-    way_out: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
-        way_out = f"; {printable(self.way_out, 500)}" if self.way_out else ""
-        return f"{printable(self.place, 500)}: {printable(self.problem, 600)}{way_out}"
+        hint = f"; {printable(self.hint, 500)}" if self.hint else ""
+        return f"{printable(self.place, 500)}: {printable(self.problem, 600)}{hint}"
 
 
 def cause(error: BaseException) -> str:
@@ -55,15 +55,15 @@ class HpctripError(Exception):
 class InputError(HpctripError):
     """Bad input. Holds all faults, so that one report names them.
 
-    `InputError(place, problem, way_out)` for one fault, `InputError(faults=[...])` for several.
+    `InputError(place, problem, hint)` for one fault, `InputError(faults=[...])` for several.
     """
 
     exit_code = 2
 
     def __init__(
-        self, place: str = "", problem: str = "", way_out: str = "", *, faults: list[Fault] | None = None
+        self, place: str = "", problem: str = "", hint: str = "", *, faults: list[Fault] | None = None
     ):
-        self.faults = list(faults) if faults is not None else [Fault(place, problem, way_out)]
+        self.faults = list(faults) if faults is not None else [Fault(place, problem, hint)]
         super().__init__("\n".join(screenful([str(fault) for fault in self.faults])))
 
     def __reduce__(self) -> tuple[Any, ...]:

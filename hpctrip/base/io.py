@@ -237,10 +237,10 @@ def remove_leftovers(path: str | Path) -> None:
             os.unlink(leftover)
 
 
-def refuse_other(path: str | Path, is_ours: Callable[[bytes], bool], what: str, way_out: str) -> None:
+def refuse_other(path: str | Path, is_ours: Callable[[bytes], bool], what: str, hint: str) -> None:
     """Raise InputError where a file exists whose content is not ours; `what` says what it is not."""
     if os.path.lexists(path) and not is_ours(read_file(path)):
-        raise InputError(str(path), f"exists and is {what}", way_out)
+        raise InputError(str(path), f"exists and is {what}", hint)
 
 
 def write_new(files: Mapping[Path, bytes | Iterator[bytes]], overwrite: bool = False) -> list[Path]:
@@ -280,7 +280,7 @@ def _check_file(path: Path) -> None:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_WAYS_OUT = {
+_HINTS = {
     errno.EISDIR: "choose another name, or a file inside it",
     **dict.fromkeys(_FULL, "free some space or choose another place"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place where you may write"),
@@ -289,8 +289,8 @@ _WAYS_OUT = {
 
 def unwritable(path: Path, error: OSError, problem: str = "cannot be written:") -> HpctripError:
     """The error to raise where a file cannot be written: InputError, except for a full or failing disk."""
-    way_out = _WAYS_OUT.get(error.errno or 0, "choose another place")
-    fault = Fault(str(path), f"{problem} {error.strerror}", way_out)
+    hint = _HINTS.get(error.errno or 0, "choose another place")
+    fault = Fault(str(path), f"{problem} {error.strerror}", hint)
     if error.errno in (*_FULL, errno.EIO):
         return HpctripError(str(fault))
     return InputError(faults=[fault])

@@ -139,8 +139,8 @@ class FileBudget(Budget):
         if not 0 <= begin_s < series.duration_s:
             held = f"holds {series.text(series.time_us[0])} to {series.text(series.end_us)}"
             problem = f"{held}, but the first job is submitted at {self.start_s:.12g} s"
-            way_out = f"set budget.start_s = {first_s:.12g}, its first time, or give a file of the clock of the jobs"
-            raise InputError(f"budget.path = {self.path!r}", problem, way_out)
+            hint = f"set budget.start_s = {first_s:.12g}, its first time, or give a file of the clock of the jobs"
+            raise InputError(f"budget.path = {self.path!r}", problem, hint)
         return signal.begun_at(begin_s)
 
 

@@ -26,8 +26,8 @@ _NEUTRAL = "changes no result"
 NotInResult = Annotated[_T, _NEUTRAL]
 """Type of a field that affects no number of a result."""
 
-_UNLEARNED = "no training sees it"
-NotInTraining = Annotated[_T, _UNLEARNED]
+_NOT_IN_TRAINING = "no training sees it"
+NotInTraining = Annotated[_T, _NOT_IN_TRAINING]
 """Type of a field that affects which sites train, when, for how long, or how often models are evaluated, but not the
 outcome of training for the sites that are chosen."""
 
@@ -67,9 +67,9 @@ def neutral_keys(component: Component) -> list[str]:
     return _marked(component, {_NEUTRAL})
 
 
-def unlearned_keys(component: Component) -> list[str]:
+def keys_not_in_training(component: Component) -> list[str]:
     """The dotted keys and whole tables of an input that do not affect training, `neutral_keys` included."""
-    return _marked(component, {_NEUTRAL, _UNLEARNED})
+    return _marked(component, {_NEUTRAL, _NOT_IN_TRAINING})
 
 
 def _marked(component: Component, marks: set[str]) -> list[str]:

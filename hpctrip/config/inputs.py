@@ -212,8 +212,8 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
         known = f"{unknown_name(tag, owner)}; one of your own: --plugin FILE.py"
-        way_out = _several(f"{place}.kind", tag) or known
-        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", way_out)
+        hint = _several(f"{place}.kind", tag) or known
+        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", hint)
     if kind in ("union_tag_not_found", "model_type", "dict_type"):
         hint = f'e.g. [{place}] on a line of its own, then "key = value" lines'
         return Fault(f"{place} = {shown(value)}", "must be a table", hint)

@@ -33,7 +33,7 @@ GROUP = "hpctrip.components"
 
 
 @contextmanager
-def user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
+def user_code(place: str, problem: str, hint: str = "") -> Iterator[None]:
     """Run user code, any exception of which is an InputError; how it lets numpy handle errors concerns it alone."""
     try:
         with np.errstate():
@@ -41,8 +41,8 @@ def user_code(place: str, problem: str, way_out: str = "") -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if isinstance(error, ImportError):
             own = (error.name or "").startswith("hpctrip.")
-            way_out = "import from hpctrip.api, whose names do not move" if own else way_out or FOUND
-        raise InputError(place, f"{problem}: {cause(error)}", way_out) from None
+            hint = "import from hpctrip.api, whose names do not move" if own else hint or FOUND
+        raise InputError(place, f"{problem}: {cause(error)}", hint) from None
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class Package:
 
     def run(self) -> None:
         """Import its modules, which register their classes. Raises InputError where that fails."""
-        way_out = f"fix it, or remove it: pip uninstall {self.name}"
-        with user_code(f"installed package {self}", "its components cannot be imported", way_out):
+        hint = f"fix it, or remove it: pip uninstall {self.name}"
+        with user_code(f"installed package {self}", "its components cannot be imported", hint):
             for module in self.modules:
                 metadata.EntryPoint(self.name, module, GROUP).load()
 

@@ -87,8 +87,8 @@ class Trial:
             text, code = blame(error)
             self._refuse(f"fails in training: {cause(error) if code == FAULT_EXIT_CODE else text}", "")
 
-    def _refuse(self, problem: str, way_out: str) -> NoReturn:
-        raise InputError(self.place, f"gave a model that {problem}", way_out) from None
+    def _refuse(self, problem: str, hint: str) -> NoReturn:
+        raise InputError(self.place, f"gave a model that {problem}", hint) from None
 
     def _try_training(self) -> tuple[torch.Tensor, torch.Tensor, bool]:
         """Compute a batch's loss and evaluate, twice, with another batch in between; the first time with gradients.
@@ -197,8 +197,8 @@ class Trial:
             differing = sorted(ours.keys() ^ theirs.keys())
             differing += [name for name in ours if not differing and not _same(ours[name], theirs[name])]
             if differing:
-                way_out = "draw from the global generators of torch, numpy or Python, which are seeded"
-                self._refuse(f"differs from call to call, whatever the seed ({differing[0]})", way_out)
+                hint = "draw from the global generators of torch, numpy or Python, which are seeded"
+                self._refuse(f"differs from call to call, whatever the seed ({differing[0]})", hint)
         return theirs | {name: tensor.detach().clone() for name, tensor in copied.items()}
 
     def _why_no_mean(self, outputs: torch.Tensor, beside_others: torch.Tensor) -> str:

@@ -53,7 +53,7 @@ def forecast(
     hosts_kind = "cuda" if name in ("gpu", "cuda") else device.type
     if speed is None and device.type != hosts_kind:
         speed = Speed(math.nan, math.inf, "there is no GPU here to measure it; --samples-per-second gives it")
-    num_sites = experiment.num_sites()
+    num_sites = experiment.checked_num_sites()
     experiment.workload.prepare_data(experiment.seed)
     task = experiment.workload.checked_task(experiment.seed)
     host = Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, hosts_kind)

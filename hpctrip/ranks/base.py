@@ -125,11 +125,12 @@ class Ranks:
         return [value]
 
     def combine(
-        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+        self, partial: torch.Tensor, length: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Sum the int64 vectors [P + T] of all ranks, apply `step` to the sum, and return the new float32 parameters
-        [P] at every rank. The summed tail [T] is returned at rank 0, None elsewhere."""
-        return step(partial), partial[num_params:].cpu().numpy()
+        """Sum the int64 vectors [n + T] of all ranks, where n is the `length` of the model, apply `step` to the sum,
+        and return the new float32 model [n] at every rank. The summed tail [T] is returned at rank 0, None
+        elsewhere."""
+        return step(partial), partial[length:].cpu().numpy()
 
     def largest(self, values: np.ndarray) -> np.ndarray:
         """The largest of the ranks' int64 values at each place, at every rank."""

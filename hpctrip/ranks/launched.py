@@ -36,10 +36,10 @@ def launched_rank() -> int:
     return 0
 
 
-def refuse_launcher(what: str, way_out: str) -> None:
+def refuse_launcher(what: str, hint: str) -> None:
     """Raise InputError where a launcher started several ranks."""
     if launched_size() > 1:
-        raise InputError(what, f"was started {launched_size()} times by a launcher", way_out)
+        raise InputError(what, f"was started {launched_size()} times by a launcher", hint)
 
 
 class RanksInput(Component):

@@ -122,7 +122,7 @@ class MpiRanks(Ranks):
             return self.comm.gather(value)
 
     def combine(
-        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+        self, partial: torch.Tensor, length: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Reduce to rank 0, step there, broadcast the new parameters."""
         device = partial.device
@@ -130,9 +130,9 @@ class MpiRanks(Ranks):
         if total is not None:
             params = step(torch.from_numpy(total).to(device)).cpu().contiguous()
         else:
-            params = torch.empty(num_params, dtype=torch.float32)
+            params = torch.empty(length, dtype=torch.float32)
         self._broadcast(params.numpy())
-        return params.to(device), None if total is None else total[num_params:]
+        return params.to(device), None if total is None else total[length:]
 
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor] | None:
         """Gather the keys and lengths first, then send row by row, so that only rank 0 holds more than one copy."""

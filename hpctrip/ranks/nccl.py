@@ -53,7 +53,7 @@ class NcclRanks(MpiRanks):
             hosts.Free()
 
     def combine(
-        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+        self, partial: torch.Tensor, length: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """All-reduce among the hosts and apply the step on each; the first host sends the result to the aggregator."""
         first = self.hosts[0]
@@ -62,13 +62,13 @@ class NcclRanks(MpiRanks):
                 dist.all_reduce(partial, group=self.group)
                 if partial.is_cuda:  # NCCL has only queued it
                     torch.cuda.current_stream(partial.device).synchronize()
-            params, tail = step(partial), partial[num_params:].cpu().numpy()
+            params, tail = step(partial), partial[length:].cpu().numpy()
             if self.size > 1 and self.rank == first:
                 wait(self.comm.Isend(params.cpu().numpy(), dest=0), self.phase)
                 wait(self.comm.Isend(tail, dest=0), self.phase)
             return params, tail if self.is_aggregator else None
-        params = torch.empty(num_params, dtype=torch.float32)
-        tail = np.empty(len(partial) - num_params, dtype=np.int64)
+        params = torch.empty(length, dtype=torch.float32)
+        tail = np.empty(len(partial) - length, dtype=np.int64)
         wait(self.comm.Irecv(params.numpy(), source=first), self.phase)
         wait(self.comm.Irecv(tail, source=first), self.phase)
         return params.to(partial.device), tail

@@ -36,10 +36,10 @@ _SITE_STATES = "kept"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The model after a round, with all that training on needs. Shapes: P parameters."""
+    """The model after a round, with all that training on needs. Shapes: P parameters, B entries of buffers."""
 
     params: np.ndarray
-    """The global model, float32 [P]."""
+    """The global model, float32 [P + B]."""
     slots: np.ndarray
     """State of the server optimiser, float64 [num_slots, P]."""
     site_states: Mapping[int, np.ndarray] = field(default_factory=dict)

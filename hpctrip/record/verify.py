@@ -45,7 +45,7 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
     problems: list[list[str]] = [[] for _ in rows]
     for name, expected, how in _derived(run, rows):
         recorded, expected = run.rounds[name].to_numpy(), np.asarray(expected)
-        for i in differing(recorded, expected):
+        for i in unequal(recorded, expected):
             problems[i].append(f"{name} is {recorded[i]:g}, {how} {expected[i]:g}")
     timing = Timing.model_construct(clock=clock)
     for row, texts in zip(rows, problems, strict=True):
@@ -53,12 +53,12 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
         for text in (*texts, *_measured(row), *_cohort(row), *times, *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)
     reached_s = run.time_to(run.meta["target_accuracy"])
-    if differing(run.time_to_accuracy_s, reached_s).size:
+    if unequal(run.time_to_accuracy_s, reached_s).size:
         problem = f"is {run.time_to_accuracy_s:g}, the rounds say {reached_s:g}"
         yield Fault(f"{run.path}: time_to_accuracy_s", problem)
 
 
-def differing(recorded: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
+def unequal(recorded: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
     """The indices of the elements that differ: texts that are not equal, and numbers that differ by more than rounding,
     which is relative, or `tolerance` near 0. NaN equals NaN."""
     if np.asarray(expected).dtype == object:
@@ -121,22 +121,22 @@ def _times(row: RoundRow, timing: Timing, deadline_s: float) -> Iterator[str]:
     for site in cohort.site[late != (status == Status.LATE)]:
         yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
     expected = timing.makespan_s(cohort.compute_s, cohort.comm_s, status, deadline_s)
-    if differing(row.makespan_s, expected).size:
+    if unequal(row.makespan_s, expected).size:
         yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {timing.clock})"
     at = cohort.site == row.straggler
     if not at.any():
         yield f"straggler {row.straggler} is not in its cohort"
-    elif asked.any() and differing(finish_s[at][0], finish_s[asked].max()).size:
+    elif asked.any() and unequal(finish_s[at][0], finish_s[asked].max()).size:
         yield f"straggler {row.straggler} is not the site that finished last"
     else:
         for name in ("compute_s", "comm_s"):
             recorded, expected = getattr(row, f"straggler_{name}"), getattr(cohort, name)[at][0]
-            if differing(recorded, expected).size:
+            if unequal(recorded, expected).size:
                 yield f"straggler_{name} is {recorded:g}, its cohort says {expected:g}"
 
 
 def _candidates(row: RoundRow) -> Iterator[str]:
     if row.candidates is not None:
         expected = row.candidates.gain / row.candidates.round_s
-        for k in row.candidates.k[differing(row.candidates.efficiency, expected)]:
+        for k in row.candidates.k[unequal(row.candidates.efficiency, expected)]:
             yield f"candidate k = {k}: efficiency is not gain / round_s"

@@ -129,7 +129,7 @@ class Experiment(Component):
         )
         return 1 + changed
 
-    def num_sites(self) -> int:
+    def checked_num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
@@ -141,7 +141,7 @@ class Experiment(Component):
         """Check all that needs no computing. Raises InputError where a table or file cannot be used. Returns a
         simulation with one parameter, and one sample with a label of each of two classes per site, for a trial of its
         rounds: an input that fails there fails with any data."""
-        num_sites = self.num_sites()
+        num_sites = self.checked_num_sites()
         self.workload.check_data()
         self.workload.check_model()
         self.workload.check_partition(self.partition, num_sites)

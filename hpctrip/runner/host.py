@@ -58,7 +58,7 @@ class Host:
         hosts_kind: str = "cpu",
         meter: Meter | None = None,
     ):
-        """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is that of this rank;
+        """`num_sites` is `experiment.checked_num_sites()`, which only rank 0 computes; `device` is that of this rank;
         `hosts_kind` is the device type of all hosts, by which the engine is chosen; `meter` is that of this rank's
         machine (None: not metered). Raises InputError where a component cannot be built."""
         self.experiment, self.ranks = experiment, ranks

@@ -18,7 +18,15 @@ import numpy as np
 import hpctrip
 from hpctrip.base.errors import Fault, InputError, faults_at
 from hpctrip.base.io import digest as digest_of_bytes
-from hpctrip.config.identity import Flat, differing, flat, identity, neutral_keys, unlearned_keys, without
+from hpctrip.config.identity import (
+    Flat,
+    differing,
+    flat,
+    identity,
+    keys_not_in_training,
+    neutral_keys,
+    without,
+)
 from hpctrip.config.inputs import Tables, resolved
 from hpctrip.config.plugins import Extensions, Plugin, without_folders
 from hpctrip.config.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named_files, read_sources
@@ -90,7 +98,7 @@ def learned_tables(experiment: Experiment) -> Flat:
     """The keys that training sees. Data count by their content, which the input does not hold: the keys that name them
     are left out."""
     named = [file.key for file in named_files(experiment.workload, WORKLOAD)]
-    return without_folders(without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named]))
+    return without_folders(without(flat(resolved(experiment)), [*keys_not_in_training(experiment), *named]))
 
 
 def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.schema import tables
-from hpctrip.record.verify import MOST_FAULTS, differing, verify
+from hpctrip.record.verify import MOST_FAULTS, unequal, verify
 from hpctrip.runner.experiment import experiment_of
 from hpctrip.runner.provenance import plugin_mismatch, site_columns, world_files
 from hpctrip.sim.outcome import Outcome
@@ -101,8 +101,10 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
         experiment = experiment_of(with_files(run.input, world_files(experiment_of(run.input)), data))
         if other := other_files(run, recorded, [file.source() for file in world_files(experiment)]):
             return other  # all other differences would follow from these
-        if experiment.num_sites() != len(run.sites):  # checked before a world of that size is built
-            raise InputError("sites", f"the input leads to {experiment.num_sites()}, not {len(run.sites)}")
+        if experiment.checked_num_sites() != len(run.sites):  # checked before a world of that size is built
+            raise InputError(
+                "sites", f"the input leads to {experiment.checked_num_sites()}, not {len(run.sites)}"
+            )
         # sizes of shards are read from the file, so that no training data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
         labels = run.sites.filter(regex=r"^label_\d+$").to_numpy()
@@ -251,7 +253,7 @@ def _differences(
     for name, values in expected.items():
         if name not in recorded or name in run.tables[table].attrs["added"]:
             continue
-        at = differing(recorded[name], values)
+        at = unequal(recorded[name], values)
         if len(at):
             row = ", ".join(f"{word} {recorded[key][at[0]]}" for key, word in _PLACES[table].items())
             more = f" (and {len(at) - 1} more)" if len(at) > 1 else ""

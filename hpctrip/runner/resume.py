@@ -168,7 +168,7 @@ def start_retimed(
     if run_input.experiment.timing.compute == "measured":
         problem = 'is "measured": times would be those that training takes here, and nothing is trained'
         raise InputError("timing.compute", problem, "use `run`")
-    if (num_sites := run_input.experiment.num_sites()) != len(run.sites):
+    if (num_sites := run_input.experiment.checked_num_sites()) != len(run.sites):
         problem = f"the input leads to {num_sites} sites, {source} has {len(run.sites)}, with other shards"
         raise InputError("sites", problem, "use `run`")
     training = tuple(source for source in recorded.sources if source.key.startswith(WORKLOAD))

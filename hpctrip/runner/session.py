@@ -204,7 +204,7 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
 
     def checked() -> int:
         experiment.check_outputs(start.path)
-        num_sites = experiment.num_sites()
+        num_sites = experiment.checked_num_sites()
         experiment.check_callbacks()
         return num_sites
 

@@ -127,11 +127,11 @@ def read_outages(path: str, num_sites: int) -> ListedOutages:
     table.require("site", "start_s", "end_s")
     site = table.integers("site")
     start_s, end_s = table.numbers("start_s"), table.numbers("end_s")
-    way_out = f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s"
-    table.refuse("site", (site < 0) | (site >= num_sites), "is not a site", way_out)
-    table.refuse("start_s", start_s < 0, "is before the start", way_out)
+    hint = f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s"
+    table.refuse("site", (site < 0) | (site >= num_sites), "is not a site", hint)
+    table.refuse("start_s", start_s < 0, "is before the start", hint)
     table.refuse(
         "start_s", start_s >= LATEST_S, "is later than any run: outages count from the simulated time 0"
     )
-    table.refuse("end_s", end_s <= start_s, "is not after start_s", way_out)
+    table.refuse("end_s", end_s <= start_s, "is not after start_s", hint)
     return ListedOutages(num_sites, site, start_s, end_s)

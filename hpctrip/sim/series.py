@@ -119,8 +119,8 @@ def rows_of(
     for name, (series, factor, low, high) in columns.items():
         value = np.where(missing, np.nan, table.numbers(name, may_lack=True) * factor)
         wrong, bounds = (value < low) | (value > high), f"{low / factor:g} to {high / factor:g}"
-        way_out = "give a fraction, not a percentage" if high == 1 else ""
-        table.refuse(name, wrong, f"is outside {bounds}", way_out)
+        hint = "give a fraction, not a percentage" if high == 1 else ""
+        table.refuse(name, wrong, f"is outside {bounds}", hint)
         row = {"series": series, "time_us": time_us, "value": value, "line": table.lines}
         parts.append(pd.DataFrame(row).assign(**of_file))
     return pd.concat(parts)
@@ -189,8 +189,8 @@ def _known(
         at = int(gap_us.argmax())
         since = _text(since_us[at], first.is_dated)
         problem = f"has no value of {first.series} for {gap_us[at] / 3.6e9:g} h after {since}"
-        way_out = f"fill the gap, or raise longest_gap_s (now {longest_gap_s:g})"
-        raise InputError(first.place, problem, way_out)
+        longer = f"fill the gap, or raise longest_gap_s (now {longest_gap_s:g})"
+        raise InputError(first.place, problem, longer)
     return int(row_us[0]), end_us, step_us, known.time_us.to_numpy(), known.value.to_numpy()
 
 

@@ -233,8 +233,8 @@ class CsvSites(SitePlacement):
             return np.full(len(self._table().lines), np.nan)
         if len(present) == 1 or self.aggregator is None:
             problem = f"has {' and '.join(present)}; a distance on the globe needs both, and the aggregator's"
-            way_out = "set sites.aggregator = [latitude, longitude], or give a column distance_km"
-            raise InputError(self._table().place, problem, way_out)
+            hint = "set sites.aggregator = [latitude, longitude], or give a column distance_km"
+            raise InputError(self._table().place, problem, hint)
         latitude, longitude = np.radians(numbers["latitude"]), np.radians(numbers["longitude"])
         latitude0, longitude0 = np.radians(self.aggregator)
         square = np.sin((latitude - latitude0) / 2) ** 2

@@ -39,18 +39,18 @@ def power_unit(place: str, column: str, unit: PowerUnit | None) -> tuple[str, Po
     if stated is None:
         for word, form in product((end, *inner), _OTHER_POWER):
             if re.fullmatch(form, word, re.IGNORECASE):
-                problem, way_out = _OTHER_POWER[form].replace("{}", site).split(": ", 1)
-                raise InputError(place, f"{what} {problem}", way_out)
+                problem, hint = _OTHER_POWER[form].replace("{}", site).split(": ", 1)
+                raise InputError(place, f"{what} {problem}", hint)
     if None not in (unit, stated) and unit != stated:
-        way_out = "leave power.unit out, or take the unit out of the name"
-        raise InputError(place, f"{what} is in {stated} by its name, but power.unit = {unit!r}", way_out)
+        hint = "leave power.unit out, or take the unit out of the name"
+        raise InputError(place, f"{what} is in {stated} by its name, but power.unit = {unit!r}", hint)
     if end in _POWER_ENDS:
         return site, _POWER_ENDS[end]
     if unit is None:
-        way_out = (
+        hint = (
             f'set power.unit = "{stated or "kW"}" (or one of {", ".join(POWER)}), or name it e.g. {column}_kw'
         )
-        raise InputError(place, f"{what} does not tell its unit", way_out)
+        raise InputError(place, f"{what} does not tell its unit", hint)
     return column, unit
 
 
@@ -99,7 +99,7 @@ def check_per_kwh(table: str, column: str, unit: str | None) -> None:
     if unit is not None and PER_KWH[unit] == PER_KWH.get(stated):
         return
     problem = "does not tell its unit" if unit is None else f"is in another unit than {key} = {unit!r}"
-    way_out = f"set {key} to {' or '.join(map(repr, units))}"
+    hint = f"set {key} to {' or '.join(map(repr, units))}"
     if stated is not None:
-        way_out = f"set {key} = {stated!r}" if stated in units else "convert it, and rename the column"
-    raise InputError(place, problem, way_out)
+        hint = f"set {key} = {stated!r}" if stated in units else "convert it, and rename the column"
+    raise InputError(place, problem, hint)

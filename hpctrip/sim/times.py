@@ -38,11 +38,11 @@ SHOWN_TWICE = (
 
 
 class NotATimeError(ValueError):
-    """The text of row number `row` is not one moment; `way_out` tells what to do about it."""
+    """The text of row number `row` is not one moment; `hint` tells what to do about it."""
 
-    def __init__(self, row: int, problem: str, way_out: str = ""):
+    def __init__(self, row: int, problem: str, hint: str = ""):
         super().__init__(problem)
-        self.row, self.way_out = row, way_out
+        self.row, self.hint = row, hint
 
 
 def _time_zone(name: str) -> str:
@@ -126,8 +126,8 @@ def time_column(table: Table) -> str:
     present = [name for name in ("time", *_NUMBERED) if name in table.columns]
     if len(present) != 1:
         problem = f"has {' and '.join(present) or 'no column of times'} among its columns {', '.join(table.columns)}"
-        way_out = f"name one column of times: time (ISO 8601), or {', '.join(_NUMBERED)} (numbers)"
-        raise InputError(table.place, problem, way_out)
+        hint = f"name one column of times: time (ISO 8601), or {', '.join(_NUMBERED)} (numbers)"
+        raise InputError(table.place, problem, hint)
     return present[0]
 
 
@@ -139,8 +139,8 @@ def column_us(
         return moments_us(table.column(column), zone_name, keys)
     except NotATimeError as error:
         is_number = re.fullmatch(r"[\d.]+", table.columns[column][error.row])
-        way_out = f"numbers are in a column {', '.join(_NUMBERED)}" if is_number else error.way_out
-        table.refuse(column, np.arange(len(table.lines)) == error.row, str(error), way_out)
+        hint = f"numbers are in a column {', '.join(_NUMBERED)}" if is_number else error.hint
+        table.refuse(column, np.arange(len(table.lines)) == error.row, str(error), hint)
         raise
 
 
@@ -178,15 +178,15 @@ def _in_zone(wall: pd.Series, zone_name: str, keys: Sequence[str] | None) -> pd.
             problem = (
                 f"is shown twice by the clocks of {zone_name}, and rows in no order do not tell which it is"
             )
-            way_out = "sort the rows by time, or write times with their offsets"
-            _refuse(twice & twice.index.isin(group.index), problem, way_out)
+            hint = "sort the rows by time, or write times with their offsets"
+            _refuse(twice & twice.index.isin(group.index), problem, hint)
         in_order = group if rises else group[::-1]
         # the second showing comes after a time that is not earlier
         second[wall.index.get_indexer(in_order.index)] = in_order <= in_order.cummax().shift()
     return wall.dt.tz_localize(zone, ambiguous=~second).dt.tz_convert("UTC")
 
 
-def _refuse(wrong: pd.Series, problem: str, way_out: str = "") -> None:
+def _refuse(wrong: pd.Series, problem: str, hint: str = "") -> None:
     """Raise NotATimeError for the first row that is `wrong`; its index is the number of the row."""
     if wrong.any():
-        raise NotATimeError(int(wrong.idxmax()), problem, way_out)
+        raise NotATimeError(int(wrong.idxmax()), problem, hint)

@@ -65,8 +65,8 @@ class SiteView:
         """Number of labels of each class at each site, [N, classes]. Raises InputError unless the policy sets
         `sees_labels = True`."""
         if self.labels is None:
-            way_out = "set sees_labels = True in the class of the policy"
-            raise InputError("policy", "uses sites.label_counts without having asked for it", way_out)
+            hint = "set sees_labels = True in the class of the policy"
+            raise InputError("policy", "uses sites.label_counts without having asked for it", hint)
         return self.labels
 
     def __getattr__(self, name: str) -> Any:

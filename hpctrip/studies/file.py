@@ -149,8 +149,8 @@ class Picture(_WithTables):
         try:
             name, *words = shlex.split(text) or [""]
         except ValueError as error:
-            way_out = "close the quotes around the value"
-            raise InputError(f"--figure {text}", f"has {str(error).lower()}", way_out) from None
+            hint = "close the quotes around the value"
+            raise InputError(f"--figure {text}", f"has {str(error).lower()}", hint) from None
         with faults_at(f"--figure {text}"):
             if wrong := next((word for word in words if "=" not in word), None):
                 raise InputError(

@@ -283,6 +283,6 @@ def _reported(faults: Mapping[Fault, Sequence[str]], place: str, place_shown: st
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         is_named = fault.place in names[0].split(", ")  # the name of the run contains the faulty value
         parts = (place, f"{names[0]}{others}", "" if is_named else fault.place)
-        yield Fault(": ".join(filter(None, parts)), fault.problem, fault.way_out)
+        yield Fault(": ".join(filter(None, parts)), fault.problem, fault.hint)
     if len(faults) > _MOST_FAULTS:
         yield Fault(place_shown, f"more faults: {len(faults) - _MOST_FAULTS:,}")

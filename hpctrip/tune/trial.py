@@ -130,7 +130,10 @@ class TrialRunner:
                 if applied.refused or not self.gpus:
                     raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
             torch.set_num_threads(experiment.ranks.threads)
-            task, num_sites = experiment.workload.checked_task(experiment.seed), experiment.num_sites()
+            task, num_sites = (
+                experiment.workload.checked_task(experiment.seed),
+                experiment.checked_num_sites(),
+            )
             host = Host(experiment, num_sites, task, ranks, self.device, self.device.type, self.meter)
             host.agree()
             self.meter.round_uj()  # discards the energy of what came before

@@ -115,7 +115,7 @@ def test_other_separators_are_named(table, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "way_out"),
+    ("text", "hint"),
     [
         *(("12,34", "write a decimal point"), ("1.234,50", "write a decimal point")),
         *(
@@ -126,12 +126,12 @@ def test_other_separators_are_named(table, text):
         *((text, "write the number alone, without a unit") for text in ("151.30 W", "5%", "3kW")),
     ],
 )
-def test_a_number_that_is_written_otherwise_has_a_way_out(table, text, way_out):
+def test_a_number_that_is_written_otherwise_has_a_hint(table, text, hint):
     found = table(f'time,price\n1,2\n2,"{text}"\n')
-    assert f"line 3: price = {text!r} is not a finite number; {way_out}" in fault(
+    assert f"line 3: price = {text!r} is not a finite number; {hint}" in fault(
         found.numbers, "price", may_lack=True
     )
-    if "leave" in way_out:  # not where a field may not be empty
+    if "leave" in hint:  # not where a field may not be empty
         assert fault(found.numbers, "price").endswith("is not a finite number")
 
 

@@ -61,7 +61,7 @@ def test_verify_lists_sound_and_damaged_files(hpctrip, run, tmp_path):
     assert sound == {"ok": True, "path": str(run.path), "faults": [], "replayed": True, "not_replayed": ""}
     assert not wrong["ok"] and not wrong["replayed"]
     assert "does not match its checksum" in wrong["faults"][0]["problem"]
-    assert set(wrong["faults"][0]) == {"place", "problem", "way_out"}
+    assert set(wrong["faults"][0]) == {"place", "problem", "hint"}
     assert "fault(s)" in hpctrip("verify", changed).out
     ended = hpctrip("verify", "--no-replay", "--format", "json", run.path)
     (quick,) = document(ended)["files"]

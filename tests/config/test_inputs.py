@@ -231,7 +231,7 @@ def test_a_bare_value_is_read_by_the_key_of_the_kind_that_is_in_force(files):
 
 
 @pytest.mark.parametrize(
-    ("line", "way_out"),
+    ("line", "hint"),
     [
         ("title = 5", 'title = 5: must be a valid string; write "5"'),
         ("title = 2024-05-01", 'must be a valid string; write "2024-05-01"'),
@@ -241,8 +241,8 @@ def test_a_bare_value_is_read_by_the_key_of_the_kind_that_is_in_force(files):
         ('sizes = ["1"]', "sizes.0 = '1': must be a valid integer"),
     ],
 )
-def test_a_value_of_another_type_in_a_file_is_refused_with_the_line_to_write(line, way_out, files):
-    with pytest.raises(InputError, match=rf"{re.escape(way_out)}$"):
+def test_a_value_of_another_type_in_a_file_is_refused_with_the_line_to_write(line, hint, files):
+    with pytest.raises(InputError, match=rf"{re.escape(hint)}$"):
         validate(read(files(line)), Drawing)
 
 

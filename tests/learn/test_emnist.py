@@ -75,7 +75,7 @@ def test_a_damaged_idx_file_is_named_with_its_content(tmp_path, content, complai
     with pytest.raises(InputError) as error:
         read_idx(path, 3)
     assert complaint in str(error.value) and str(path) in str(error.value)
-    assert error.value.faults[0].way_out
+    assert error.value.faults[0].hint
 
 
 # The workload

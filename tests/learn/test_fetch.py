@@ -75,7 +75,7 @@ def refused(destination, *source):
     """The report of a fetch that must fail."""
     with pytest.raises(InputError) as error:
         fetch(emnist(*source), destination)
-    assert error.value.faults[0].way_out
+    assert error.value.faults[0].hint
     return str(error.value)
 
 

@@ -162,7 +162,7 @@ def test_bad_data_are_one_line_that_names_the_file_and_leave_nothing_behind(file
     with pytest.raises(InputError) as caught:
         Shakespeare(data=str(tmp_path / "data")).prepare_data(0)
     assert len(str(caught.value).splitlines()) == 1
-    assert complaint in str(caught.value) and caught.value.faults[0].way_out
+    assert complaint in str(caught.value) and caught.value.faults[0].hint
     assert not list((tmp_path / "cache/shakespeare").rglob("*.npy"))
 
 

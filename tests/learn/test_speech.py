@@ -155,7 +155,7 @@ def refusal(data, **options):
     with pytest.raises(InputError) as error:
         Speech(data=str(data), **options).prepare_data(0)
     (fault,) = error.value.faults
-    assert fault.way_out and "\n" not in str(fault)
+    assert fault.hint and "\n" not in str(fault)
     return str(error.value)
 
 
@@ -246,7 +246,7 @@ def test_an_archive_cut_anywhere_is_one_line(mode, published, tmp_path):
         assert f"{path}: not a whole tar archive" in refusal(path)
 
 
-def test_what_is_not_there_is_named_with_a_way_out(published, tmp_path):
+def test_what_is_not_there_is_named_with_a_hint(published, tmp_path):
     folder = published()
     assert "python -m hpctrip fetch speech" in refusal(tmp_path / "nowhere")
     assert "'yess' is not in" in refusal(folder, words=["yess", "no"])

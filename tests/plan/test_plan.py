@@ -24,7 +24,7 @@ def planned(tiny):
     def build(num_ranks, *lines):
         e = read_input([tiny], lines).experiment
         task = e.workload.task(e.seed)
-        return Aggregator(Host(e, e.num_sites(), task, PlannedRanks(num_ranks), torch.device("cpu")))
+        return Aggregator(Host(e, e.checked_num_sites(), task, PlannedRanks(num_ranks), torch.device("cpu")))
 
     return build
 

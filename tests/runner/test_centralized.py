@@ -43,7 +43,7 @@ def test_how_often_the_accuracy_is_read_does_not_change_what_is_learned(passed, 
 
 def host(*lines):
     e = read_input([], ["workload.train_samples=400", "workload.test_samples=100", *lines]).experiment
-    return Host(e, e.num_sites(), e.workload.task(e.seed), Ranks(), torch.device("cpu"))
+    return Host(e, e.checked_num_sites(), e.workload.task(e.seed), Ranks(), torch.device("cpu"))
 
 
 def test_one_pass_visits_every_sample_once():

@@ -25,7 +25,7 @@ def built(task=None, *lines, paths=()):
     """Aggregator and host of one run in this process, with its own task or another."""
     e = read_input(paths, lines).experiment
     task = task or e.workload.task(e.seed)
-    return Aggregator(Host(e, e.num_sites(), task, Ranks(), torch.device("cpu")))
+    return Aggregator(Host(e, e.checked_num_sites(), task, Ranks(), torch.device("cpu")))
 
 
 # A real update

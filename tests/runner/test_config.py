@@ -79,7 +79,7 @@ def test_a_date_is_taken_with_and_without_quotes_in_a_file_and_on_the_command_li
 def test_every_scenario_in_inputs_is_valid_and_named_like_its_file(path):
     experiment = read_input([str(path)]).experiment
     assert experiment.name == path.stem.replace("_", "-")
-    assert experiment.num_sites() >= 1
+    assert experiment.checked_num_sites() >= 1
 
 
 def test_the_stored_input_repeats_the_run(trained, hpctrip, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpctrip.config.identity import neutral_keys, unlearned_keys
+from hpctrip.config.identity import keys_not_in_training, neutral_keys
 from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn import params
 from hpctrip.learn.params import arithmetic
@@ -26,7 +26,7 @@ def key(*lines, sources=sources_of, machine="here", ranks=None, prepare=lambda h
     )
     experiment = run_input.experiment
     task = experiment.workload.checked_task(experiment.seed)
-    host = Host(experiment, experiment.num_sites(), task, ranks or Ranks(), torch.device("cpu"))
+    host = Host(experiment, experiment.checked_num_sites(), task, ranks or Ranks(), torch.device("cpu"))
     prepare(host)
     return learning_key(run_input, host, sources(run_input, task), [machine])
 
@@ -38,9 +38,9 @@ def usual():
 
 def test_every_table_is_either_learned_or_marked_as_unlearned():
     """A new table is marked where it is declared (config/identity.py), or is added here: training sees it."""
-    unseen = {name for name in unlearned_keys(Experiment()) if "." not in name}
+    unseen = {name for name in keys_not_in_training(Experiment()) if "." not in name}
     assert unseen.isdisjoint(LEARNED) and unseen | LEARNED == set(Experiment.model_fields)
-    assert set(neutral_keys(Experiment())) <= set(unlearned_keys(Experiment()))
+    assert set(neutral_keys(Experiment())) <= set(keys_not_in_training(Experiment()))
 
 
 def test_keys_that_training_does_not_see_leave_the_learning_key_unchanged(usual):

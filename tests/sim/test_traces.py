@@ -78,7 +78,7 @@ def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_cou
     assert read_trace_files(file, column="measured").value.tolist() == [[0.2, 0.2]]
 
 
-def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_way_out(tmp_path):
+def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_hint(tmp_path):
     lines = rows(0.1, 0.2, 0.3, 0.4)
     half = [line.replace("false,false", "false,true") for line in lines[:2]]
     file = write(tmp_path / "cella_pdu6.csv", [*half, *lines[2:]])
@@ -155,7 +155,7 @@ def test_times_in_another_unit_are_refused_or_read_in_it(tmp_path, per_second, u
     )
 
 
-def test_local_times_are_of_a_zone_and_clocks_that_show_an_hour_twice_are_a_way_out(tmp_path):
+def test_local_times_are_of_a_zone_and_clocks_that_show_an_hour_twice_are_a_hint(tmp_path):
     times = ["01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]
     lines = [f"2025-10-26 {time},a,{pdu},0.{i}" for pdu in ("p1", "p2") for i, time in enumerate(times)]
     file = write(tmp_path / "cella.csv", lines, "datetime,cell,pdu,production_power_util")

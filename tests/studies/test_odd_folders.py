@@ -66,8 +66,8 @@ def test_a_folder_in_place_of_why_a_run_failed(copied, study):
     failure = copied / "out/logs" / f"{path.stem}.failed"
     failure.mkdir(parents=True)
     ended = study(copied)
-    way_out = "choose another name, or a file inside it"
-    assert ended.report == [f"hpctrip: {failure}: cannot be removed: Is a directory; {way_out}"], ended.err
+    hint = "choose another name, or a file inside it"
+    assert ended.report == [f"hpctrip: {failure}: cannot be removed: Is a directory; {hint}"], ended.err
 
 
 @pytest.mark.parametrize("target", ["[1]", "{a = 1}", "1979-05-27", f"1{'0' * 400}", "true", "nan"])

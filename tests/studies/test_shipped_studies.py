@@ -19,7 +19,7 @@ def test_every_study_on_embedded_data_has_a_small_form_with_few_seeds_three_in_t
     (study,) = read_studies(str(path), tmp_path, Changes(small=True))
     seeds = len({entry.seed for entry in study.entries})
     assert seeds in ({3} if path.name in PAPER else {1} if path.stem == "smoke" else {2, 3})
-    assert all(entry.run_input.experiment.num_sites() <= 40 for entry in study.entries)
+    assert all(entry.run_input.experiment.checked_num_sites() <= 40 for entry in study.entries)
 
 
 def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train_one_epoch(tmp_path):
@@ -30,7 +30,9 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
     assert sum(name.startswith("tuned-") for name in scenarios) == 6
     works = {c["policy"]: getattr(e.policy, "local_work", "fixed") for c, e in grid}
     assert [name for name, work in works.items() if work != "fixed"] == ["goodput-adaptive"]
-    assert {e.train.local_epochs for _, e in grid} == {1} and {e.num_sites() for _, e in grid} == {100}
+    assert {e.train.local_epochs for _, e in grid} == {1} and {e.checked_num_sites() for _, e in grid} == {
+        100
+    }
     natural = {c["scenario"]: e.workload.kind for c, e in grid if e.partition.kind == "natural"}
     assert natural == {"writers-80": "femnist"}
 
@@ -42,7 +44,7 @@ def test_the_small_league_has_every_kind_of_policy_that_it_names_and_is_a_tenth_
     assert (len(scenarios), len(policies), len(grid)) == (7, 9, 7 * 9 * 2)
     assert all(name.endswith("-80") for name in scenarios)
     sizes = {getattr(e.policy, "k", None) or 0 for _, e in grid}
-    assert max(sizes) == 14 and {e.num_sites() for _, e in grid} == {40}
+    assert max(sizes) == 14 and {e.checked_num_sites() for _, e in grid} == {40}
 
 
 def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_three():

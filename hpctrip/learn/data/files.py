@@ -24,36 +24,36 @@ _NOT_LEAFS = "is it a file that LEAF's scripts wrote?"
 _UNSIGNED_BYTE = 8
 
 
-def in_folder(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+def in_folder(data: Path, suffixes: tuple[str, ...], hint: str) -> list[Path]:
     """The file itself, or the files of a folder that end in one of `suffixes`, or that and `.gz`, sorted.
 
-    Raises InputError where there are none; `way_out` says how to get some.
+    Raises InputError where there are none; `hint` says how to get some.
     """
     if data.is_file():
         return [data]
     if not data.is_dir():
-        raise InputError("workload.data", f"there is no file or folder {data}", way_out)
+        raise InputError("workload.data", f"there is no file or folder {data}", hint)
     endings = tuple(f"{suffix}{gz}" for suffix in suffixes for gz in ("", ".gz"))
     named = (path for path in data.iterdir() if path.name.endswith(endings) and path.name[0] != ".")
     files = sorted(path for path in named if path.is_file())
     if not files:
-        raise InputError("workload.data", f"{data} holds no files {', '.join(endings)}", way_out)
+        raise InputError("workload.data", f"{data} holds no files {', '.join(endings)}", hint)
     return files
 
 
-def by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
+def by_part(data: Path, suffixes: tuple[str, ...], hint: str) -> dict[str, list[Path]]:
     """The files of a data set in LEAF's layout: under "train" and "test" where it has such folders, else all, under
     "all". `data` is a file, a folder of files, or the folder that holds `train` and `test`, or `all_data`."""
     train_test = [data / part for part in ("train", "test")]
     if any(folder.is_dir() for folder in train_test):
-        return {folder.name: in_folder(folder, suffixes, way_out) for folder in train_test}
+        return {folder.name: in_folder(folder, suffixes, hint) for folder in train_test}
     folder = data / "all_data" if (data / "all_data").is_dir() else data
-    return {"all": in_folder(folder, suffixes, way_out)}
+    return {"all": in_folder(folder, suffixes, hint)}
 
 
-def all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+def all_parts(data: str, suffixes: tuple[str, ...], hint: str) -> list[Path]:
     """The files of all parts of the data set at a path that the user wrote."""
-    parts = by_part(Path(data).resolve(), suffixes, way_out)
+    parts = by_part(Path(data).resolve(), suffixes, hint)
     return [file for files in parts.values() for file in files]
 
 

@@ -86,8 +86,8 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
         check_words(words, available, str(source))
     if not features:
         archive = min(source.glob("*.tar*"), default=None)
-        way_out = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
-        raise InputError(str(source), f"holds no clips {_LAYOUT}", way_out)
+        hint = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
+        raise InputError(str(source), f"holds no clips {_LAYOUT}", hint)
     names = sorted(features)
     return Clips(names, np.stack([features[name] for name in names]), lists)
 

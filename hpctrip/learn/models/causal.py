@@ -192,9 +192,9 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
 
 def check_directory(directory: Path) -> None:
     """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights."""
-    way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
+    hint = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
     if not directory.is_dir():
-        raise InputError("workload.model", f"there is no directory {directory}", way_out)
+        raise InputError("workload.model", f"there is no directory {directory}", hint)
     for part, names in {
         "config.json": ("config.json",),
         # without any of these files a tokenizer is made that has no vocabulary
@@ -202,7 +202,7 @@ def check_directory(directory: Path) -> None:
         "weights as .safetensors (pickles can run code, and are not read)": (f"*{_WEIGHTS}",),
     }.items():
         if not any(path for name in names for path in directory.glob(name)):
-            raise InputError("workload.model", f"{directory} has no {part}", way_out)
+            raise InputError("workload.model", f"{directory} has no {part}", hint)
 
 
 def _read(directory: Path, auto: Any, **options: Any) -> Any:

@@ -189,11 +189,11 @@ class Emnist(CharacterImages):
 
     def _files(self) -> dict[str, Path]:
         """The four files of the split, e.g. under the key "train-images-idx3". InputError names missing ones."""
-        way_out = (
+        hint = (
             f'fetch them with `python -m hpctrip fetch emnist {self.data}`, or set workload.data = "glyphs"'
         )
         if not self.path.is_dir():
-            raise InputError("workload.data", f"there is no directory {self.path}", way_out)
+            raise InputError("workload.data", f"there is no directory {self.path}", hint)
         files, missing = {}, []
         for key in (f"{part}-{array}" for part in cached.PARTS for array in ("images-idx3", "labels-idx1")):
             name = f"emnist-{self.split}-{key}-ubyte"
@@ -205,7 +205,7 @@ class Emnist(CharacterImages):
         if missing:
             others = sorted({path.name.split("-")[1] for path in _all_files(self.data)} - {self.split})
             held = f" (it has files of the splits {', '.join(others)})" if others else ""
-            raise InputError("workload.data", f"{self.path} lacks {', '.join(missing)}{held}", way_out)
+            raise InputError("workload.data", f"{self.path} lacks {', '.join(missing)}{held}", hint)
         return files
 
 

@@ -27,7 +27,7 @@ from hpctrip.learn.workloads.emnist import CharacterImages
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
 _FILES = {
     "suffixes": (".json",),
-    "way_out": 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"',
+    "hint": 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"',
 }
 _Page = tuple[np.ndarray, np.ndarray]
 """A writer's images [n, 28, 28] uint8, white on black, and labels [n]."""

@@ -45,8 +45,8 @@ class Lora(Component):
 
 def _text_files(data: str) -> list[Path]:
     """The file at this path, or the texts of the folder."""
-    way_out = 'give a text file or a folder of them, or set workload.data = "sentences"'
-    return files.in_folder(Path(data).resolve(), (".txt", ".json"), way_out)
+    hint = 'give a text file or a folder of them, or set workload.data = "sentences"'
+    return files.in_folder(Path(data).resolve(), (".txt", ".json"), hint)
 
 
 @WORKLOADS.add

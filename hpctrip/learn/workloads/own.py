@@ -217,8 +217,8 @@ def _array_files(data: str) -> list[Path]:
     path = Path(code_name(data)[0] if code_name(data) else data)
     files = sorted(path.glob("[!.]*.npy")) if path.is_dir() else [path] * path.is_file()
     if not files:
-        way_out = "give an .npz file, a folder of .npy files, or file.py:function"
-        raise InputError("workload.data", f"there are no arrays at {path}", way_out)
+        hint = "give an .npz file, a folder of .npy files, or file.py:function"
+        raise InputError("workload.data", f"there are no arrays at {path}", hint)
     return files
 
 

@@ -35,7 +35,7 @@ _CODES = np.full(256, len(ALPHABET) - 1, np.uint8)
 _CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
 _FILES = {
     "suffixes": (".json", ".txt"),
-    "way_out": 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"',
+    "hint": 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"',
 }
 
 

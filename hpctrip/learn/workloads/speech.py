@@ -70,11 +70,11 @@ class Speech(SampledWorkload):
     def check_data(self) -> None:
         """The folder or archive, and the client map, where they are named."""
         if not self.synthetic:
-            way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
-            _require("workload.data", self.path, way_out)
+            hint = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
+            _require("workload.data", self.path, hint)
         if self.client_map is not None:
-            way_out = "give a CSV file with the columns file and client"
-            _require("workload.client_map", Path(self.client_map).resolve(), way_out)
+            hint = "give a CSV file with the columns file and client"
+            _require("workload.client_map", Path(self.client_map).resolve(), hint)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped features and KWT-1; prepares the data first where the cache lacks it."""
@@ -185,7 +185,7 @@ def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _require(key: str, path: Path, way_out: str) -> None:
+def _require(key: str, path: Path, hint: str) -> None:
     """Raises InputError where there is nothing at the path that an input key names."""
     if not (path.is_file() or path.is_dir()):  # reading a pipe or a device may never end
-        raise InputError(key, f"there is no file or folder {path}", way_out)
+        raise InputError(key, f"there is no file or folder {path}", hint)

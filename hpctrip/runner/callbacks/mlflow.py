@@ -88,8 +88,8 @@ class Mlflow(Callback):
         address = re.sub("//[^/]*@", "//", store or "")  # without a password
         is_server = address.startswith(("http://", "https://"))
         if is_server and (reason := _silence(address, int(time.monotonic() // 60))):
-            way_out = "start it, set MLFLOW_TRACKING_URI, or go without: callbacks.mlflow.enabled = false"
-            raise InputError(place, f"no MLflow server at {address} ({reason})", way_out)
+            hint = "start it, set MLFLOW_TRACKING_URI, or go without: callbacks.mlflow.enabled = false"
+            raise InputError(place, f"no MLflow server at {address} ({reason})", hint)
 
     def start(self, run: RunFacts) -> None:
         """Find the run of an earlier start or create one; log the rounds that it lacks."""
