@@ -22,6 +22,7 @@ from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.forecast import FORECASTS, Forecast, Observations
 from hpctrip.sim.grid.signals import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput
+from hpctrip.sim.network import NETWORKS, Links, Network, Transfers
 from hpctrip.sim.objectives import OBJECTIVES, CostAware, Objective
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.policies.count import DynamicCount
@@ -34,6 +35,7 @@ from hpctrip.sim.view import SiteView
 __all__ = ["InputError", "Signal", "stream"]
 __all__ += ["BitsPerSecond", "Bytes", "Grams", "Joules", "Metres", "Seconds", "Watts"]
 __all__ += ["SITES", "SitePlacement", "SiteView"]
+__all__ += ["NETWORKS", "Links", "Network", "Transfers"]
 __all__ += ["POWER_MODELS", "PowerModel", "PowerSupply", "SteadySupply"]
 __all__ += ["THROUGHPUT_MODELS", "Throughput"]
 __all__ += ["SIGNALS", "Calendar", "GridSignal", "SignalModel"]
