@@ -22,7 +22,7 @@ from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
 from hpctrip.record.schema import Attribute, Column, Format, to_columns
 from hpctrip.record.show import facts_of, summary
-from hpctrip.record.verify import contradictions, differing
+from hpctrip.record.verify import contradictions, unequal
 from hpctrip.record.writer import file_image
 
 _SHARED = (
@@ -207,7 +207,7 @@ def cluster_contradictions(run: ClusterRun) -> Iterator[Fault]:
     }
     for place, pair in checks.items():
         values, expected = map(np.asarray, pair)
-        for at in differing(values, expected, 1e-6)[:1]:
+        for at in unequal(values, expected, 1e-6)[:1]:
             problem = f"row {at}: is {values[at]:g}, the other columns give {expected[at]:g}"
             yield Fault(f"{run.path}: {place}", problem)
 

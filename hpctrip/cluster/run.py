@@ -21,7 +21,7 @@ from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions, Plugin
 from hpctrip.config.sources import named_files, read_sources
 from hpctrip.record.lock import check_name, default_path, locked
-from hpctrip.record.verify import differing
+from hpctrip.record.verify import unequal
 from hpctrip.record.writer import environment
 from hpctrip.runner.experiment import merge_layers, read_user_input
 from hpctrip.runner.replay import NotReplayable, other_files, run_plugins, with_files
@@ -127,7 +127,7 @@ def _differences(run: ClusterRun, result: Result) -> Iterator[Fault]:
             if len(recorded) != len(expected):
                 yield Fault(place, f"has {len(recorded):,} rows, simulated again {len(expected):,}")
                 break
-            if len(at := differing(recorded, expected, 1e-9)):
+            if len(at := unequal(recorded, expected, 1e-9)):
                 more = f" (and {len(at) - 1:,} more)" if len(at) > 1 else ""
                 problem = f"is {recorded[at[0]]}, simulated again {expected[at[0]]}{more}"
                 yield Fault(f"{place}, row {at[0]}", problem)
