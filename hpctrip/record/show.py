@@ -16,6 +16,7 @@ from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
+from hpctrip.sim.quantities import SPENT
 
 Facts = Mapping[str, Any]
 """The results as {name: value}, as `facts_of` returns them."""
@@ -90,7 +91,7 @@ def round_facts(rounds: Mapping[str, Sequence[float]] | pd.DataFrame) -> dict[st
         **{f"{name}_wall_s": float(np.nansum(column[f"{name}_wall_s"])) for name in PHASES},
         "mean_idle_fraction": float(idle.mean()) if len(idle) else math.nan,
         # unknown in total if unknown in any round
-        **{name: float(column[name].sum()) for name in SPENT},
+        **{name: float(column[name].sum()) for name in ("energy_j", *SPENT)},
         **_measured_facts(column),
     }
 
@@ -109,8 +110,6 @@ def _measured_facts(column: Mapping[str, np.ndarray]) -> dict[str, float]:
     }
 
 
-SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
-"""Simulated quantities that are summed over all rounds."""
 PHASES = ("train", "exchange", "evaluate")
 """The phases of a round's wall time that are shown."""
 _DRAWN = ("train_", "exchange_", "evaluate_", "record_")
@@ -206,8 +205,8 @@ def wall_time(facts: Facts) -> str:
 
 
 def energy(facts: Facts) -> dict[str, str]:
-    """The simulated energy of a run with its carbon and cost as {label: text}, from the facts SPENT, currency and
-    synthetic_signals. Empty where the energy is unknown."""
+    """The simulated energy of a run with its carbon and cost as {label: text}, from the facts energy_j, SPENT,
+    currency and synthetic_signals. Empty where the energy is unknown."""
     total_j = facts["energy_j"]
     if math.isnan(total_j):
         return {}

@@ -14,6 +14,7 @@ from hpctrip.base.errors import Fault
 from hpctrip.device.meter import PHASES
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
+from hpctrip.sim.quantities import ACTIVITIES, SPENT
 from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.timing import Timing
 
@@ -72,10 +73,9 @@ def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, s
     rounds, cohorts = run.rounds, [row.cohort for row in rows]
     yield "num_sites", [len(cohort.site) for cohort in cohorts], "its cohort's is"
     yield "num_arrived", [(cohort.status == Status.ARRIVED).sum() for cohort in cohorts], "its cohort's is"
-    for name in ("num_samples", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost"):
+    for name in ("num_samples", *SPENT):
         yield name, [getattr(cohort, name).sum() for cohort in cohorts], "its cohort's sum is"
-    parts_j = rounds["compute_energy_j"] + rounds["wait_energy_j"] + rounds["comm_energy_j"]
-    yield "energy_j", parts_j, "its parts give"
+    yield "energy_j", sum(rounds[name] for name in ACTIVITIES), "its parts give"
     votes = [row.candidates.vote if row.candidates else 0 for row in rows]
     yield "voted_num_sites", votes, "its candidates vote for"
     yield "accuracy", rounds["eval_correct"] / rounds["eval_seen"], "its counts give"

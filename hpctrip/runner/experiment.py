@@ -51,7 +51,7 @@ from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import World
+from hpctrip.sim.world import World, signal_models
 
 import_module("hpctrip.cluster.site_power")  # registers a power model; by name, as it is of a higher layer
 
@@ -134,7 +134,7 @@ class Experiment(Component):
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
-        self.accounts.check({"carbon": self.carbon, "price": self.price}, self.stop.budgets)
+        self.accounts.check(signal_models(self), self.stop.budgets)
         return num_sites
 
     def check(self) -> Simulation:

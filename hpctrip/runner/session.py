@@ -80,7 +80,7 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
             return start and start.path
         with connect(ranks, start.run_input.experiment, guardian) as (connected, signals):
             session = build(start, connected, signals, quiet, until_over)
-            point, params = resume(session, until_over)
+            point, params = find_resume_point(session, until_over)
             results = open_results(session, point, until_over) if connected.is_aggregator else None
             state, params = train(session.host, point.state, params, results, signals)
             close(session, results, state, params, point.params_digest)
@@ -288,7 +288,7 @@ def apply_settings(gpus: list[str] | None, settings: GpuSettings, until: ExitSta
     return until.enter_context(HeldSettings(gpus)).apply(settings)
 
 
-def resume(session: Session, until_over: ExitStack) -> tuple[ResumePoint, torch.Tensor]:
+def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePoint, torch.Tensor]:
     """The point from which the run goes on, valid at rank 0: the first round or the one after the checkpoint, and then
     after what the cache has of it. Also the model there [P + B], at every rank. A collective. The locks of the cache
     are released by `until_over`."""

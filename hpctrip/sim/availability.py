@@ -20,7 +20,8 @@ MOST_OUTAGES = 20_000_000
 
 
 class Availability:
-    """Base of the components of availability, with the contract of base/series.py."""
+    """Base of the components of availability, with the contract of base/series.py. `World.build` makes the components
+    of a run; a site may be out only where the round has a deadline (`Faults.deadline_s`)."""
 
     def at(self, clock_s: float) -> np.ndarray:
         """The share in [0, 1] of its supply that each site may use at that time, [N]."""

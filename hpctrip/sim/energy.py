@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import J_PER_KWH, Grams, Joules, spelled
+from hpctrip.base.units import Grams, Joules, spelled
 from hpctrip.config.component import Component
 from hpctrip.sim.grid import SignalModel
+from hpctrip.sim.quantities import QUANTITIES, Quantity
 from hpctrip.sim.rounds import History
-from hpctrip.sim.view import SiteView
 
 MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
 """A sum with its currency: "100 EUR"."""
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """Something that a run spends, of which there is an amount for each joule."""
-
-    name: str
-    """In input keys, such as `stop.max_energy`."""
-    column: str
-    """Its column in the results."""
-    unit: str
-    """Unit of the column, as in `base.units`; empty: the currency of the input."""
-    signal: str = ""
-    """Input table of the grid signal that gives its amount for a kilowatt-hour; empty: it is the energy itself."""
-    per_kwh: str = ""
-    """Field of `SiteView` with the values of this signal."""
-
-    def per_joule(self, sites: SiteView) -> np.ndarray:
-        """Its amount for a joule at every site, as seen, [N]; NaN where it is not known."""
-        if not self.signal:
-            return np.ones(len(sites))
-        return np.broadcast_to(getattr(sites, self.per_kwh), len(sites)) / J_PER_KWH
-
-
-ENERGY = Quantity("energy", "energy_j", "joules")
-CARBON = Quantity("carbon", "carbon_g", "grams", "carbon", "g_per_kwh")
-COST = Quantity("cost", "cost", "", "price", "cost_per_kwh")
-QUANTITIES = (ENERGY, CARBON, COST)
-ACTIVITIES = ("compute_energy_j", "wait_energy_j", "comm_energy_j")
-"""Columns of the results that are parts of the energy."""
-SPENT = (*ACTIVITIES, CARBON.column, COST.column)
-"""Columns of the results that a round's bill fills, for each site and in total."""
 
 
 class Budget(NamedTuple):

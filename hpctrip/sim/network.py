@@ -88,7 +88,8 @@ class Network(Component):
         return [f'network.update_bytes = {size:g} is in bytes: write "{size:g} GB" where gigabytes are meant']
 
     def links(self, distance_m: np.ndarray, columns: Mapping[str, np.ndarray]) -> Links:
-        """The links of sites at these distances [N] with these columns (`SitePlacement.columns`)."""
+        """The links of sites at these distances [N] with these columns: those of `SitePlacement.columns`, such as the
+        site's `group`."""
         raise NotImplementedError
 
     def checked_links(self, distance_m: np.ndarray, columns: Mapping[str, np.ndarray]) -> Links:

@@ -16,7 +16,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
-from hpctrip.sim.energy import ENERGY, QUANTITIES, Quantity
+from hpctrip.sim.quantities import ENERGY, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 

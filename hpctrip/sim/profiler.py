@@ -11,8 +11,8 @@ from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, config_key
-from hpctrip.sim.energy import QUANTITIES
 from hpctrip.sim.forecast import PERSISTENCE, Forecast, Observations, newest_apart
+from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.rounds import History, longest_s
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
@@ -68,7 +68,7 @@ class Profiler(Component):
         power = forecast.power_fraction(past, span_s)
         power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
-        power = np.where(world.spent, 0.0, power)
+        power = np.where(world.out_of_budget, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.hardware.draw_w(power)
         return SiteView(
@@ -88,7 +88,7 @@ class Profiler(Component):
             full_power_w=world.hardware.mean_full_power_w,
             clock_s=clock_s,
             target_accuracy=target_accuracy,
-            **{q.per_kwh: world.signals[q.signal].at(clock_s) for q in QUANTITIES if q.signal},
+            **{BY_SIGNAL[table].per_kwh: signal.at(clock_s) for table, signal in world.signals.items()},
         )
 
     def _observed(

@@ -20,12 +20,12 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
-from hpctrip.sim.energy import SPENT
 from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import DEPTH, curvature, estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.quantities import SPENT
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import RoundTimes
@@ -258,7 +258,7 @@ def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> Coh
 def _of_measured_work(draft: Draft, train_wall_s: np.ndarray) -> Draft:
     """The draft with the times of a cohort whose work took so long at full power, [k]."""
     work_s = draft.work_s.copy()
-    work_s[draft.cohort] = train_wall_s / draft.world.hardware.size[draft.cohort]
+    work_s[draft.cohort] = train_wall_s / draft.world.hardware.full_speed[draft.cohort]
     return replace(draft, times=draft.world.times(draft.round, draft.times.start_s, draft.cohort, work_s))
 
 

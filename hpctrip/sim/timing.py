@@ -19,7 +19,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, spans
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
-from hpctrip.sim.energy import QUANTITIES
+from hpctrip.sim.quantities import QUANTITIES
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.view import SiteView
 

@@ -17,12 +17,13 @@ from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
 from hpctrip.sim.availability import Availability
 from hpctrip.sim.calendar import Calendar, shared
-from hpctrip.sim.energy import QUANTITIES, SPENT, Accounts
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
 from hpctrip.sim.hardware import Hardware, Throughput
 from hpctrip.sim.network import Links, Network, Transfers
 from hpctrip.sim.power import PowerModel, PowerSupply
+from hpctrip.sim.quantities import BY_SIGNAL, SPENT
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites
 from hpctrip.sim.times import utc
@@ -69,7 +70,7 @@ class World:
     accounts: Accounts
     signals: Mapping[str, GridSignal]
     """{input table: signal} of the quantities that depend on the grid (`Quantity.signal`)."""
-    spent: np.ndarray = np.False_
+    out_of_budget: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
     @classmethod
@@ -77,8 +78,8 @@ class World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
         that compression leaves for the way up. InputError where a component returns an invalid value."""
         sites, network, seed = tables.sites, tables.network, tables.seed
-        grid: dict[str, SignalModel] = {q.signal: getattr(tables, q.signal) for q in QUANTITIES if q.signal}
-        sites.check_columns({getattr(part, "site_column", None) for part in (network, *grid.values())})
+        grid = signal_models(tables)
+        sites.check_columns({getattr(part, "site_column", None) for part in grid.values()})
         distance_m = sites.checked_distances_m(seed)
         columns = sites.checked_columns(num_sites := len(distance_m))
         hardware = Hardware.of(tables.throughput, columns, num_sites, config_key("sites", sites))
@@ -115,7 +116,7 @@ class World:
     def after(self, history: History) -> Self:
         """The world of the round after `history`, in which sites that have spent a budget are out."""
         spent = self.accounts.spent(history, len(self))
-        return replace(self, spent=spent) if spent.any() else self
+        return replace(self, out_of_budget=spent) if spent.any() else self
 
     @property
     def deadline_s(self) -> float:
@@ -148,7 +149,7 @@ class World:
 
     def available(self, clock_s: float) -> np.ndarray:
         """The share of its supply that each site may use at that time, [N]; 0: it is out."""
-        share = np.where(self.spent, 0.0, np.ones(len(self)))
+        share = np.where(self.out_of_budget, 0.0, np.ones(len(self)))
         for part in self.availability:
             share = share * part.at(clock_s)
         return share
@@ -251,9 +252,7 @@ class World:
                 "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
             }
             kwh = sum(joules.values()) / J_PER_KWH
-            by_grid = {
-                q.column: kwh * self.signals[q.signal].at(at_s, cohort) for q in QUANTITIES if q.signal
-            }
+            by_grid = {BY_SIGNAL[name].column: kwh * s.at(at_s, cohort) for name, s in self.signals.items()}
             for name, amount in (joules | by_grid).items():
                 sums[name] += amount
             if last:
@@ -286,6 +285,11 @@ class World:
         )
 
 
+def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
+    """{input table: its signal} of the quantities that depend on the grid."""
+    return {table: getattr(tables, table) for table in BY_SIGNAL}
+
+
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
     """{input table: calendar} of the series that have dates."""
     series = {"power": supply, **signals}
@@ -311,7 +315,7 @@ class CohortPower:
         self._world, self._sites = world, sites
         until_s = start_s + world.deadline_s
         self._available = [part.among(sites, until_s) for part in world.availability]
-        self._spent = np.broadcast_to(world.spent, len(world))[sites]
+        self._spent = np.broadcast_to(world.out_of_budget, len(world))[sites]
         self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 
     def at(self, clock_s: float) -> np.ndarray:

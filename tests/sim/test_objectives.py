@@ -10,7 +10,7 @@ from worlds import played
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.energy import ENERGY, Accounts
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
@@ -20,6 +20,7 @@ from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.quantities import ENERGY
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State

@@ -13,7 +13,7 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
-from hpctrip.sim.energy import ACTIVITIES, ENERGY, QUANTITIES, Accounts
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
@@ -21,6 +21,7 @@ from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.objectives import own_spending
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.quantities import ACTIVITIES, ENERGY, QUANTITIES
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.timing import Timing, elapsed_s, prefix_in_time, prefix_round_s, prefix_spending, return_s

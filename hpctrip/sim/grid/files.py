@@ -22,7 +22,8 @@ from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Seconds
 from hpctrip.config.sources import Reads, files_in
 from hpctrip.sim.calendar import shared
-from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
+from hpctrip.sim.grid.signals import HIGHEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
+from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.series import Column, joined, rows_of
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
@@ -142,7 +143,9 @@ class CsvSignal(FileSignal):
         time = time_column(file) if is_numbered else self.time_column
         file.require(time, self.value_column, *filter(None, [self.zone_column]))
         zones = file.texts(self.zone_column) if self.zone_column else path.name.partition(".")[0]
-        values = {self.value_column: Column(zones, PER_KWH[self._unit], LOWEST[table], HIGHEST)}
+        values = {
+            self.value_column: Column(zones, PER_KWH[self._unit], BY_SIGNAL[table].lowest_per_kwh, HIGHEST)
+        }
         return rows_of(file, values, time, self.timezone)
 
 

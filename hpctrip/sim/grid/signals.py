@@ -21,11 +21,10 @@ from hpctrip.base.text import shown
 from hpctrip.base.validate import instance, integers, numbers, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.calendar import Calendar
+from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.sites import SitePlacement
 
 SIGNALS = Registry("signal", default="none")
-LOWEST = {"carbon": 0.0, "price": -1e6}
-"""{table: smallest value}: prices of electricity fall below 0."""
 HIGHEST = 1e6
 _HOUR_S = 3600.0
 _USUAL = {"g": (2.0, 3000.0)} | dict.fromkeys(("EUR", "USD", "GBP", "CHF", "AUD", "CAD", "NZD"), (0.002, 1.0))
@@ -126,7 +125,7 @@ class SignalModel(Component):
         series = []
         for name, values in zip(signal.names, signal.series, strict=True):
             what = f"the {table} of zone {shown(instance(name, str, place, 'the name of a zone'))}"
-            series.append(Signal.checked(values, LOWEST[table], HIGHEST, place, what))
+            series.append(Signal.checked(values, BY_SIGNAL[table].lowest_per_kwh, HIGHEST, place, what))
         zone = integers(signal.zone, (num_sites,), 0, len(series) - 1, place, "the zones of the sites")
         instance(signal.synthetic, bool, place, "synthetic")
         if signal.calendar is not None:

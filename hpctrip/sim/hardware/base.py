@@ -27,8 +27,9 @@ _MAX_W = 1e30
 
 
 class Throughput(Component):
-    """Base of all hardware: that of one site. A kind defines `fraction`, a non-decreasing map of [0, 1] into
-    [0, 1]; one that uses less than all of the power overrides `gpus_on` and `busy_w`, too.
+    """Base of all hardware: that of one site, whichever; `Hardware` knows the sites. A kind defines `fraction`, a
+    non-decreasing map of [0, 1] into [0, 1]; one that uses less than all of the power overrides `gpus_on` and `busy_w`,
+    too.
 
     Power is metered where it enters the site: all of it counts `pue` times.
     """
@@ -112,10 +113,15 @@ class Hardware:
         """Power of a site whose GPUs all run at full speed, the mean of the sites."""
         return self.model.full_power_w() * float(self.size.mean())
 
+    @property
+    def full_speed(self) -> np.ndarray:
+        """Training speed of each site at full power, relative to that of the usual number of GPUs, [N]."""
+        return self.size
+
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
         """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
         `seconds_per_sample` at a site of throughput.num_gpus GPUs."""
-        return seconds_per_sample * num_visits / self.size
+        return seconds_per_sample * num_visits / self.full_speed
 
     def throughput(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> np.ndarray:
         """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power. InputError
