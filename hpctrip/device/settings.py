@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,18 @@ class HeldSettings:
                 note.restore()
         self._helper.kill()
         self._helper.communicate()
+
+
+@contextmanager
+def holding(settings: GpuSettings, uuids: Sequence[str]) -> Iterator[Applied]:
+    """A context in which these GPUs have the settings, as far as they can be applied; at its end they are as before."""
+    if not settings.any:
+        yield Applied()
+    elif not uuids:
+        yield Applied(refused=("no GPU trains here",))
+    else:
+        with HeldSettings(uuids) as held:
+            yield held.apply(settings)
 
 
 def _cap(note: RecoveryNote, gpu: Gpu, cap_mw: int) -> str:

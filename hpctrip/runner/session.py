@@ -26,7 +26,7 @@ from hpctrip.config.sources import Source, named_files, refuse_changed
 from hpctrip.device.counters import machine
 from hpctrip.device.meter import Meter, meter_ranks, open_meter
 from hpctrip.device.recovery_log import leftovers
-from hpctrip.device.settings import Applied, GpuSettings, HeldSettings
+from hpctrip.device.settings import Applied, holding
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, build_collectively, choose_device, gpu_identity, hostname, hosts_kind
@@ -225,7 +225,7 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
     host.agree()
     # settings that killed runs have left, before this run's own replace them
     left = [] if gpus is None else [str(note) for note in leftovers()]
-    applied = apply_settings(gpus, experiment.knobs, until_over)
+    applied = Applied() if gpus is None else until_over.enter_context(holding(experiment.knobs, gpus))
     everyone = ranks.gather(RankFacts.of(host, applied, left)) or []
 
     def identified() -> tuple[list[Source], list[str], str]:
@@ -277,15 +277,6 @@ def local_gpus(ranks: Ranks, device: torch.device) -> tuple[int, list[str] | Non
     in_charge = meter_ranks([name for name, _ in everyone], ranks.hosts)
     gpus = sorted({gpu for name, gpu in everyone if name == mine[0] and gpu})
     return len(in_charge), gpus if ranks.rank in in_charge else None
-
-
-def apply_settings(gpus: list[str] | None, settings: GpuSettings, until: ExitStack) -> Applied:
-    """Apply settings to the GPUs of this machine (`local_gpus`); closing `until` restores the previous ones."""
-    if gpus is None or not settings.any:
-        return Applied()
-    if not gpus:
-        return Applied(refused=("no GPU trains here",))
-    return until.enter_context(HeldSettings(gpus)).apply(settings)
 
 
 def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePoint, torch.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import mean_interval
 from hpctrip.device.meter import open_meter
-from hpctrip.device.settings import HeldSettings
+from hpctrip.device.settings import holding
 from hpctrip.ranks.base import Ranks, choose_device, gpu_identity
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment, read_input
@@ -124,11 +124,9 @@ class TrialRunner:
         """Train round after round as a run does, without writing files; the GPU's settings are restored at the end.
         Raises HpctripError if a GPU setting is refused."""
         experiment, ranks = self.experiment(keys), Ranks()
-        with HeldSettings(self.gpus) if experiment.knobs.any else nullcontext() as settings:
-            if settings:
-                applied = settings.apply(experiment.knobs)
-                if applied.refused or not self.gpus:
-                    raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
+        with holding(experiment.knobs, self.gpus) as applied:
+            if applied.refused:
+                raise HpctripError(applied.refused[0])
             torch.set_num_threads(experiment.ranks.threads)
             task, num_sites = (
                 experiment.workload.checked_task(experiment.seed),

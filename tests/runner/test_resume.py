@@ -497,13 +497,13 @@ def test_a_job_too_short_for_its_margin_gets_a_round_further_with_each_start(tmp
 
 def test_a_signal_before_the_first_round_ends_the_run_after_it(tmp_path, monkeypatch):
     """With code 85 goes a checkpoint."""
-    apply_settings, out = launching.apply_settings, tmp_path / "run.h5"
+    holding, out = launching.holding, tmp_path / "run.h5"
 
     def signalled(*args):
         os.kill(os.getpid(), signal.SIGTERM)
-        return apply_settings(*args)
+        return holding(*args)
 
-    monkeypatch.setattr(launching, "apply_settings", signalled)
+    monkeypatch.setattr(launching, "holding", signalled)
     with pytest.raises(InterruptedRun, match="after round 1: SIGTERM received by rank 0"):
         run(out)
     assert newest(out)[0].state.round == 1
