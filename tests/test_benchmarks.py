@@ -13,7 +13,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 def test_selection_times_every_policy(launch):
-    ended = launch(0, "--repeats", 1, script=BENCHMARKS / "selection.py")
+    ended = launch(0, "--repeats", 1, "--share", 0.001, script=BENCHMARKS / "selection.py")
     assert ended.code == 0, ended.err
     assert len(re.findall(r"^ +100(?:000)?  (?:uniform|trace) ", ended.out, re.MULTILINE)) == 48
 

@@ -61,8 +61,10 @@ def test_a_part_that_fails_crashes_or_hangs_ends_alone(launch, tmp_path):
 
 @pytest.mark.timeout(960)  # it takes one to three minutes, on a busy machine more than five
 def test_the_dry_run_is_green(command, launch, tmp_path):
-    """One part of every kind: the others differ from these in their shape and its numbers alone."""
-    names = set({part.function: part.name for part in reversed(command["PARTS"])}.values())
+    """One part of every kind, of the light shape where there is one: the others differ from these in their shape and
+    its numbers alone."""
+    parts = sorted(reversed(command["PARTS"]), key=lambda part: "W1s" in part.name)
+    names = set({part.function: part.name for part in parts}.values())
     given = ("--device", "cpu", "--small", "--minutes", 15, "--out", tmp_path, "--only", ",".join(names))
     ended = launch(0, *given, script=DAY, timeout=930)
     assert ended.code == 0, ended.out + (tmp_path / "log.txt").read_text()

@@ -65,7 +65,7 @@ LINES = "sites.num_sites=6 workload.train_samples=60 workload.test_samples=20 st
     "kind, command",
     [
         ("input", ["run", "mine.toml"]),
-        ("study", ["study", "mine.toml", "--jobs", "1"]),
+        ("study", ["study", "mine.toml", "--jobs", "1", "-o", "seed=0"]),
         ("policy", ["run", "--plugin", "mine.py", "-o", "policy.kind=mine", "-o", "policy.k=2"]),
         ("workload", ["run", "--plugin", "mine.py", "-o", "workload.kind=mine", "-o", "workload.samples=99"]),
     ],

@@ -161,7 +161,7 @@ def test_the_recent_rounds_are_summarised_in_one_line(trained):
 def test_a_run_of_several_ranks_is_followed_from_another_process(launch, tiny, tmp_path):
     """`watch` only reads the file, so the results do not change; test_loop.py checks them without it."""
     out, said = tmp_path / "run.h5", []
-    run = launch.start(3, "run", tiny, "-o", "stop.max_rounds=12", "--out", out)
+    run = launch.start(2, "run", tiny, "-o", "stop.max_rounds=12", "--out", out)
     while not out.exists() and run.poll() is None:
         time.sleep(0.05)
     ended = watch(out, said.append)

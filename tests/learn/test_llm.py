@@ -17,8 +17,10 @@ from hpctrip.learn.evaluate import LOSS_SCALE, evaluate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.llm import PARTS, Llm, pack
+from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 
+ON_RANKS = Path(__file__).parents[1] / "ranks/on_ranks.py"
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 ADAPTERS = 3 * (4 * 8 * (96 + 96) + 3 * 8 * (96 + 256))
 """Parameters of rank 8 on the seven linear layers of each of the tiny model's three blocks."""
@@ -372,9 +374,10 @@ def test_adapters_over_four_bits_are_trained_as_by_a_plain_loop_of_peft(workload
 
 
 @pytest.mark.mpi
-def test_adapters_over_four_bits_have_the_same_bits_on_any_ranks_and_load_in_peft(
-    workload, llama, quantised, texts, hpctrip, launch, caplog, tmp_path
+def test_adapters_have_the_same_bits_on_any_ranks_and_those_over_four_bits_load_in_peft(
+    workload, llama, quantised, texts, hpctrip, launch, trained, tiny, tiny_workloads, caplog, tmp_path
 ):
+    """One launch for both models, because each rank loads their libraries."""
     from peft import PeftModel
 
     one, three, out = tmp_path / "one.h5", tmp_path / "three.h5", tmp_path / "model"
@@ -386,9 +389,24 @@ def test_adapters_over_four_bits_have_the_same_bits_on_any_ranks_and_load_in_pef
     arguments = [part for line in lines for part in ("-o", line)]
     ended = hpctrip("run", *arguments, "--out", one)
     assert ended.code == 0 and "4-bit base is slow on a CPU" in caplog.text, ended.err
-    ended = launch(3, "run", *arguments, "--out", three)
-    assert ended.code == 0, ended.err
-    assert open_run(one).meta["params_digest"] == open_run(three).meta["params_digest"]
+    pretrained = (*tiny_workloads["llm"], "stop.max_rounds=2")
+    commands = {
+        "three": ["run", *arguments, "--out", three],
+        "pretrained": [
+            "run",
+            tiny,
+            *(part for line in pretrained for part in ("-o", line)),
+            "--out",
+            tmp_path / "pretrained.h5",
+        ],
+    }
+    on_three = json.dumps([[name, list(map(str, words)), {}] for name, words in commands.items()])
+    ended = launch(3, tmp_path, on_three, script=ON_RANKS)
+    assert ended.code == 0, ended.err + "".join(file.read_text() for file in tmp_path.glob("*.err"))
+    for name, expected in (("three", open_run(one)), ("pretrained", trained(*pretrained))):
+        run = open_run(tmp_path / f"{name}.h5")
+        assert run.meta["num_ranks"] == 3 and diff(run, expected) == []
+        assert run.meta["params_digest"] == expected.meta["params_digest"]
     assert hpctrip("export", one, "--model", out).code == 0
     task = workload(model=str(llama), adapter="qlora").task(0)
     loaded = PeftModel.from_pretrained(quantised(), out).eval()

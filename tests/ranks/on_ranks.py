@@ -5,6 +5,7 @@ each is a command line of hpctrip. The output of all ranks is appended to FOLDER
 to the end of a command, or of the checks (`transports`), writes its exit code to FOLDER/<name>-<rank>.code.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -146,13 +147,13 @@ def run_command(stem: str, words: list[str], env: dict[str, str]) -> None:
         stream.flush()
         with open(f"{stem}.{suffix}", "a") as file:
             os.dup2(file.fileno(), stream.fileno())
-    plugged_in = mock.patch.dict(vars(torch.cuda)), mock.patch.dict(vars(torch.distributed))
-    with (
-        mock.patch.dict(os.environ, env),
-        mock.patch("sys.argv", ["hpctrip", *words]),
-        plugged_in[0],
-        plugged_in[1],
-    ):
+    with contextlib.ExitStack() as until_over:
+        until_over.enter_context(mock.patch.dict(os.environ, env))
+        until_over.enter_context(mock.patch("sys.argv", ["hpctrip", *words]))
+        for module in (
+            (torch.cuda, torch.distributed) if env else ()
+        ):  # plug-ins with an environment change them
+            until_over.enter_context(mock.patch.dict(vars(module)))
         code = main.run_command()
     Path(f"{stem}-{launched_rank()}.code").write_text(str(code))
 

@@ -112,7 +112,11 @@ def test_check_plan_and_run_warn_of_an_update_of_a_few_bytes(hpctrip, tiny, tmp_
     assert hpctrip("check", tiny).err == ""
 
 
-def test_check_and_run_warn_of_sites_in_wrong_units_and_name_what_ends_a_round(hpctrip, tiny, tmp_path):
+def test_check_and_run_warn_of_sites_in_wrong_units_and_name_what_ends_a_round(
+    hpctrip, tiny, tmp_path, monkeypatch
+):
+    for module in ("timing", "world"):
+        monkeypatch.setattr(f"hpctrip.sim.{module}.MOST_STEPS", 1000)
     (tmp_path / "sites.csv").write_text("name,rtt_s,bandwidth_bps\nOslo,10,100\nOslo,20,1e9\n")
     (tmp_path / "power.csv").write_text("time_s,a_kw,b_kw,c_kw\n0,11,22,0\n60,22,44,0\n")
     power = ["-o", f"power={{kind='csv', path='{tmp_path / 'power.csv'}'}}"]
