@@ -168,18 +168,9 @@ def test_ctrl_c_twice_ends_mpirun_at_once_without_tracebacks(tmp_path, job, hand
     assert verify(open_run(tmp_path / "run.h5")) == []
 
 
-def test_among_datagrams_of_strangers_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(
-    tmp_path, job
-):
+def test_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(tmp_path, job):
     one = job(3, "run", "--out", tmp_path / "run.h5", stop__max_rounds=LONG, watchdog__silent_s=3)
-    one.after("round    1")
-    addresses = [address for rank in range(3) for address in udp_addresses(one.pid(rank))]
-    assert [host for host, _ in addresses] == ["127.0.0.1"] * 3
-    for _ in range(4):
-        attack(STRANGE, addresses)
-        time.sleep(0.5)
-    assert one.process.poll() is None and "watchdog" not in one.log, one.log
-    os.kill(one.pid(0), signal.SIGSTOP)
+    os.kill(one.after("round    2").pid(0), signal.SIGSTOP)
     stopped = time.monotonic()
     assert one.code(limit_s=120) != 0
     assert time.monotonic() - stopped < 60  # the limit, and a busy machine's few seconds
@@ -192,6 +183,20 @@ def test_among_datagrams_of_strangers_a_stopped_rank_is_named_with_its_host_and_
         places = [line for line in lines if line.startswith(f"hpctrip:   rank {alive}:   File")]
         assert any("/runner/loop.py" in place and place.endswith("in train") for place in places), one.log
         assert any("/ranks/mpi.py" in place for place in places), one.log
+
+
+def test_datagrams_of_strangers_neither_end_a_job_nor_hide_that_a_rank_is_stopped(tmp_path, job):
+    one = job(3, "run", "--out", tmp_path / "run.h5", stop__max_rounds=LONG, watchdog__silent_s=3)
+    one.after("round    1")
+    addresses = [address for rank in range(3) for address in udp_addresses(one.pid(rank))]
+    assert [host for host, _ in addresses] == ["127.0.0.1"] * 3
+    for _ in range(4):
+        attack(STRANGE, addresses)
+        time.sleep(0.5)
+    assert one.process.poll() is None and "watchdog" not in one.log, one.log
+    os.kill(one.pid(2), signal.SIGSTOP)
+    assert one.code(limit_s=120) != 0
+    assert "stuck: rank 2 on" in one.log, one.log
 
 
 @pytest.fixture
