@@ -123,8 +123,8 @@ which is global, too."""
 
 
 def resolved(component: Component) -> Tables:
-    """Every field of a component as plain values, `kind` included, but for the default of a table that had none before
-    (`Registry.added`): so that inputs of then and now are equal."""
+    """Every field of a component as plain values, `kind` included. The default kind of a table that had no kinds before
+    (`Registry.added`) is left out, so that its inputs equal those recorded before."""
     tables = {"kind": component.kind} if component.kind else {}
     for name, field in type(component).model_fields.items():
         tables[name] = _plain(getattr(component, name))
@@ -337,9 +337,7 @@ def inline_toml(value: Any, place: str) -> str:
     """A value as TOML text on one line. InputError at `place` for types that TOML lacks."""
     if isinstance(value, Mapping):
         parts = [
-            tomli_w.dumps({name: 0}).removesuffix("0\n")
-            + inline_toml(part, f"{place}.{name}")  # quoted, if need be
-            for name, part in value.items()
+            f"{_toml_key(name)} = {inline_toml(part, f'{place}.{name}')}" for name, part in value.items()
         ]
         return f"{{{', '.join(parts)}}}"
     if isinstance(value, list | tuple):
@@ -351,3 +349,8 @@ def inline_toml(value: Any, place: str) -> str:
     except TypeError:
         problem = f"a {type(value).__name__} is not a value of an input"
         raise InputError(place, problem, "give a number, text or list") from None
+
+
+def _toml_key(name: str) -> str:
+    """A TOML key, quoted where necessary."""
+    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

@@ -57,12 +57,12 @@ class RecoveryNote(BaseModel):
             file = _opened(folder / f"{gpu.uuid}.json", os.O_CREAT)
         except OSError as error:
             raise Unavailable(f"{folder}: no note can be kept there: {error.strerror}") from error
-        note = _read(file)
         if not _lock(file):
             with file:
-                holder = note.process if note else "unknown"
+                holder = note.process if (note := _read(file)) else "unknown"
             raise Unavailable(f"{gpu.uuid}: another run (process {holder}) holds its settings")
-        if note and note.is_current:
+        # under the lock: its process may have written it, and been killed, a moment ago
+        if (note := _read(file)) and note.is_current:
             note.restore()
             return cls.take(gpu)
         note = cls(file=file, gpu=gpu.uuid)

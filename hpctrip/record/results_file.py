@@ -96,11 +96,7 @@ class ResultsFile:
                 place = f"{self.path}: /{table}/{name}"
                 if name not in frame:
                     faults.append(Fault(place, "is missing", "restore a copy or run again"))
-                elif (
-                    pd.api.types.is_numeric_dtype(frame[name])
-                    if spec["dtype"] == TEXT
-                    else frame[name].dtype != spec["dtype"]
-                ):
+                elif not _has_type(frame[name], spec["dtype"]):
                     expected = TEXT if spec["dtype"] == TEXT else np.dtype(spec["dtype"])
                     faults.append(Fault(place, f"has type {frame[name].dtype}, not {expected}"))
                 elif (unit := frame.attrs["units"][name]) != spec["unit"]:
@@ -118,3 +114,8 @@ def open_results(path: str | Path, whole: bool = True) -> Any:
 def read_results(path: Path, file: h5py.File, whole: bool) -> Any:
     """Read the results from an open file of any kind, as `open_results`."""
     return pkgutil.resolve_name(FORMATS[file.attrs["format"].decode()]).read(path, file, whole)
+
+
+def _has_type(values: pd.Series, dtype: str) -> bool:
+    """Whether a column has this type of the schema."""
+    return not pd.api.types.is_numeric_dtype(values) if dtype == TEXT else values.dtype == dtype

@@ -141,7 +141,7 @@ ATTRIBUTES: dict[str, Attribute] = {
 
 
 class Format(NamedTuple):
-    """What results files of one format hold."""
+    """A format of results files: its name and version, its attributes and its tables."""
 
     name: str
     version: int

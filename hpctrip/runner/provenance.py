@@ -1,5 +1,5 @@
-"""What a run records about itself, and what is compared where it goes on: its input, the files that it reads, its
-machines and versions, and the key of its training."""
+"""Provenance of a run: records its input, the files that it reads, its machines and versions, and the key of its
+training, and compares them when the run is resumed, retimed or verified."""
 
 from __future__ import annotations
 

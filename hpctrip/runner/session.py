@@ -89,7 +89,7 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What a run starts from: its input and, at rank 0, its files and the checkpoint to resume from."""
+    """The input of a run and, at rank 0, its results file, the lock on it, and the checkpoint to resume from."""
 
     run_input: Input
     """The merged input and what it means."""

@@ -65,8 +65,8 @@ class RandomOutages(Availability):
     """Every site alternates between up times of mean `mtbf_s` and outages of mean `mttr_s`, both exponential; all sites
     are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk).
 
-    The list of those that simulated time needs, and of each site the one after them, is kept only because drawing it
-    takes long: any other list that is long enough gives the same answers.
+    The list is a cache, because drawing is slow: it reaches beyond the simulated time, and one of any other length
+    gives the same answers.
     """
 
     CHUNK = 16

@@ -93,7 +93,7 @@ class Network(Component):
         raise NotImplementedError
 
     def checked_links(self, distance_m: np.ndarray, columns: Mapping[str, np.ndarray]) -> Links:
-        """The links. InputError where they are none, or have bandwidths that are no numbers."""
+        """The links. InputError where the kind returns something else, or invalid bandwidths."""
         place = config_key("network", self)
         links = instance(self.links(distance_m, columns), Links, place, "its links")
         numbers(links.bandwidth_bps, distance_m.shape, 0.0, np.inf, place, "the bandwidths")

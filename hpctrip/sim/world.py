@@ -308,8 +308,8 @@ def _on_one_calendar(
 
 
 class CohortPower:
-    """P_i(t) of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. A change of
-    one site's availability costs k sites: the supply is asked for all N once a step, which is what it keeps."""
+    """P_i(t) of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. It caches the
+    supply of the present step, so that a change of availability costs k sites instead of all N."""
 
     def __init__(self, world: World, sites: np.ndarray, start_s: float):
         self._world, self._sites = world, sites

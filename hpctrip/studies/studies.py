@@ -36,7 +36,7 @@ def study_file(name: str) -> str:
 
 
 class Changes(NamedTuple):
-    """What a command lays over study files, or over the input files of a sweep."""
+    """Overrides, axes and plug-ins that a command adds to study files or to the input files of a sweep."""
 
     overrides: Sequence[str] = ()
     """Lines `key=value` over all runs; that of an axis' key, or of the seed, takes the place of the axis."""

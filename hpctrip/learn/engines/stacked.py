@@ -62,9 +62,9 @@ class Stacked(Engine):
         self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
     ) -> Iterator[SiteUpdate]:
         """Train all sites at once. Optimisers always start anew."""
-        updates = self._tried(params, visits) or self._tried(
-            params, visits
-        )  # without the tensors of other numbers
+        updates = self._tried(params, visits)
+        if updates is None:  # again, without the tensors of other numbers of sites
+            updates = self._tried(params, visits)
         if updates is None:
             problem = f"the memory of {self.device} is full with {len(visits)} sites"
             raise InputError("engine", problem, "end what else runs on it, or lower engine.sites_per_block")

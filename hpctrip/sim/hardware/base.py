@@ -27,9 +27,9 @@ _MAX_W = 1e30
 
 
 class Throughput(Component):
-    """Base of all hardware: that of one site, whichever; `Hardware` knows the sites. A kind defines `fraction`, a
-    non-decreasing map of [0, 1] into [0, 1]; one that uses less than all of the power overrides `gpus_on` and `busy_w`,
-    too.
+    """Base of all hardware models. A model describes one site and is never told which; `Hardware` applies it to all. A
+    kind defines `fraction`, a non-decreasing map of [0, 1] into [0, 1]; one that uses less than all of the power
+    overrides `gpus_on` and `busy_w`, too.
 
     Power is metered where it enters the site: all of it counts `pue` times.
     """
@@ -92,8 +92,8 @@ class Hardware:
 
     @classmethod
     def of(cls, model: Throughput, columns: Mapping[str, np.ndarray], num_sites: int, place: str) -> Hardware:
-        """The hardware of sites with these columns (`SitePlacement.columns`). InputError at `place`, their table, for a
-        number of GPUs that is none."""
+        """The hardware of sites with these columns (`SitePlacement.columns`). InputError at `place`, their table, for
+        an invalid number of GPUs."""
         num_gpus = known(columns, "num_gpus", np.full(num_sites, float(model.num_gpus)))
         if model.whole_gpus and len(parts := num_gpus[num_gpus % 1 > 0]):
             problem = (
