@@ -21,7 +21,8 @@ MOST_OUTAGES = 20_000_000
 
 class Availability:
     """Base of the components of availability, with the contract of base/series.py. `World.build` makes the components
-    of a run; a site may be out only where the round has a deadline (`Faults.deadline_s`)."""
+    of a run. A table whose sites may be out must ask for a deadline, as that of `Faults` does: else a round could last
+    for ever."""
 
     def at(self, clock_s: float) -> np.ndarray:
         """The share in [0, 1] of its supply that each site may use at that time, [N]."""

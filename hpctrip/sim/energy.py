@@ -1,4 +1,4 @@
-"""How energy, carbon and cost are counted, and budgets of a whole run ([stop]) and of its sites ([accounts])."""
+"""Keys by which energy, carbon and cost are counted (`World.bill`), and budgets of a run ([stop]) and of its sites."""
 
 from __future__ import annotations
 

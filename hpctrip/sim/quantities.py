@@ -1,7 +1,7 @@
 """The quantities that a run spends: energy, carbon and money. Predictions, bills, budgets and objectives share them.
 
-A new one is declared here, and has a column in the row classes of rounds.py, a field in view.py, a signal's table in
-the input, and its budgets in stop.py and energy.py. Shapes: N sites.
+`World.bill` charges them, `prefix_spending` (timing.py) predicts them. A new one is declared here; what else it needs
+is in DESIGN.md, "Where to add what". Shapes: N sites.
 """
 
 from __future__ import annotations
