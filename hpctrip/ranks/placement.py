@@ -11,14 +11,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Assignment:
-    """The work of one round, as rank 0 sends it to every rank. Arrays [k] are in the order of the policy."""
+    """The work of one round, as rank 0 sends it to every rank. Arrays [k] are in the order of its flights."""
 
     round: int
     cohort: np.ndarray
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
+    discounts: np.ndarray
+    """Factors in [0, 1] of these weights, by the age of the update."""
     blocks: list[np.ndarray]
-    """Positions into the cohort of the sites whose updates arrive: only these are trained."""
+    """Positions into the cohort of the sites that are trained."""
     block_hosts: np.ndarray
     """Host (index into ranks.hosts) of every block."""
     visited: np.ndarray
@@ -26,6 +28,8 @@ class Assignment:
     evaluate: bool
     local_work: int = 1
     """Length of a site's training, as a multiple of what [train] says."""
+    ended: Sequence[int] = ()
+    """Positions of the flights of earlier rounds that end in this one: hosts have kept their updates."""
 
     def hosted(self, host: int) -> list[np.ndarray]:
         """The blocks of one host."""

@@ -30,8 +30,8 @@ MAGIC = b"HPCTRIP\x02"
 SUFFIXES = (".ckpt0", ".ckpt1")
 """Suffixes of the two generations: run.h5.ckpt0 and run.h5.ckpt1. The one with more rounds is the newer."""
 
-_SITE_STATES = "kept"
-"""The table of site states in the file."""
+_BY_SITE = {"site_states": "kept", "updates": "under_way"}
+"""{field of a model with a row for each of some sites: its table in the file}."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +43,28 @@ class Model:
     slots: np.ndarray
     """State of the server optimiser, float64 [num_slots, P]."""
     site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """{site: float32 state that the site keeps between rounds} (`learn.engines.base.SiteState`); empty where none
+    """{site: float32 state that the site keeps between rounds} (`learn.site_state.SiteState`); empty where none
     does."""
+    updates: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """{site: its update that is under way, float32} (the same class)."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of a container. Inverse of `of`."""
-        rows = {f"{_SITE_STATES}/{site}": row for site, row in sorted(self.site_states.items())}
+        rows = {
+            f"{table}/{site}": row
+            for name, table in _BY_SITE.items()
+            for site, row in sorted(getattr(self, name).items())
+        }
         return {"params": self.params, "slots": self.slots, **rows}
 
     @classmethod
     def of(cls, arrays: Arrays) -> Self:
         """Take the model out of the arrays of a container."""
-        site_states = {int(site): row for site, row in arrays.pop(_SITE_STATES, {}).items()}
-        return cls(**arrays.pop(""), site_states=site_states)
+        by_site = {
+            name: {int(site): row for site, row in arrays.pop(table, {}).items()}
+            for name, table in _BY_SITE.items()
+        }
+        return cls(**arrays.pop(""), **by_site)
 
 
 @dataclass(frozen=True, eq=False)

@@ -238,8 +238,8 @@ def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
     return History(
         tuple(
             RoundRow(
-                **dict(zip(rounds, values, strict=True)),
-                cohort=CohortRound(**cohort),
+                **(row := dict(zip(rounds, values, strict=True))),
+                cohort=CohortRound(**({"start_s": np.float64(row["clock_start_s"])} | cohort)),
                 candidates=Candidates(**weighed) if len(weighed["k"]) else None,
             )
             for values, cohort, weighed in zip(

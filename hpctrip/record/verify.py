@@ -14,6 +14,8 @@ from hpctrip.base.errors import Fault
 from hpctrip.device.meter import PHASES
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
+from hpctrip.sim.arrivals import SYNCHRONOUS
+from hpctrip.sim.flights import RoundTimes
 from hpctrip.sim.quantities import ACTIVITIES, SPENT
 from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.timing import Timing
@@ -49,9 +51,12 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
         for i in unequal(recorded, expected):
             problems[i].append(f"{name} is {recorded[i]:g}, {how} {expected[i]:g}")
     timing = Timing.model_construct(clock=clock)
+    is_synchronous = run.setting("rounds.kind", SYNCHRONOUS.kind) == SYNCHRONOUS.kind
+    awaited: set[tuple[int, int]] = set()
     for row, texts in zip(rows, problems, strict=True):
-        times = _times(row, timing, deadline_s or math.inf)
-        for text in (*texts, *_measured(row), *_cohort(row), *times, *_candidates(row)):
+        times = _times(row, timing, deadline_s or math.inf, is_synchronous)
+        flights = _flights(row, awaited)
+        for text in (*texts, *_measured(row), *_cohort(row), *flights, *times, *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)
     reached_s = run.time_to(run.meta["target_accuracy"])
     if unequal(run.time_to_accuracy_s, reached_s).size:
@@ -71,7 +76,7 @@ def unequal(recorded: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12
 def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, str]]:
     """(column of /rounds that follows from others, its values [R] according to these, how it follows)."""
     rounds, cohorts = run.rounds, [row.cohort for row in rows]
-    yield "num_sites", [len(cohort.site) for cohort in cohorts], "its cohort's is"
+    yield "num_sites", [(cohort.age == 0).sum() for cohort in cohorts], "its cohort's is"
     yield "num_arrived", [(cohort.status == Status.ARRIVED).sum() for cohort in cohorts], "its cohort's is"
     for name in ("num_samples", *SPENT):
         yield name, [getattr(cohort, name).sum() for cohort in cohorts], "its cohort's sum is"
@@ -104,22 +109,40 @@ def _cohort(row: RoundRow) -> Iterator[str]:
     sites = row.cohort.site
     for site in sites[~np.isin(row.cohort.status, list(Status))]:
         yield f"site {site} has an unknown status"
-    unique, counts = np.unique(sites, return_counts=True)
-    for site in unique[counts > 1]:
+    flights, counts = np.unique([sites, row.cohort.age], axis=1, return_counts=True)
+    for site in flights[0, counts > 1]:
         yield f"site {site} is in its cohort more than once"
 
 
-def _times(row: RoundRow, timing: Timing, deadline_s: float) -> Iterator[str]:
-    """Contradictions of status, makespan (Eq. 7, by the clock that the input names) and straggler to the times of the
-    cohort."""
+def _flights(row: RoundRow, awaited: set[tuple[int, int]]) -> Iterator[str]:
+    """Contradictions to the flights (site, version) that were under way after the round before; `awaited` has these,
+    and afterwards those that are under way after the round."""
+    times = RoundTimes.recorded(row)
+    flights = [*zip(times.flights.site.tolist(), times.flights.version.tolist(), strict=True)]
+    earlier = {flight for flight, age in zip(flights, times.age, strict=True) if age > 0}
+    for site, version in sorted(earlier ^ awaited):
+        there = (
+            "is not in the round before" if (site, version) in earlier else "was under way, and is missing"
+        )
+        yield f"the flight of site {site} that started in round {version + 1} {there}"
+    under_way = times.flights.status == Status.UNDER_WAY
+    awaited.clear()
+    awaited.update(flight for flight, flies in zip(flights, under_way, strict=True) if flies)
+
+
+def _times(row: RoundRow, timing: Timing, deadline_s: float, is_synchronous: bool) -> Iterator[str]:
+    """Contradictions of status and, where rounds are synchronous, makespan (Eq. 7, by the clock that the input names)
+    and straggler to the times of the cohort."""
     cohort, status = row.cohort, row.cohort.status
     if not len(cohort.site):
         yield "its cohort is empty"
         return
     finish_s, asked = cohort.compute_s + cohort.comm_s, status != Status.OUT
-    late = asked & (finish_s > deadline_s)
+    late = asked & (finish_s > deadline_s) & (status != Status.UNDER_WAY)
     for site in cohort.site[late != (status == Status.LATE)]:
         yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
+    if not is_synchronous:
+        return
     expected = timing.makespan_s(cohort.compute_s, cohort.comm_s, status, deadline_s)
     if unequal(row.makespan_s, expected).size:
         yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {timing.clock})"

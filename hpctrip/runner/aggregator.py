@@ -19,7 +19,7 @@ from hpctrip.learn.params import buffers, entries
 from hpctrip.ranks.placement import Assignment, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
-from hpctrip.sim.rounds import History
+from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.step import Draft, State
 
 
@@ -62,9 +62,9 @@ class Aggregator:
         return draft, self.assign(draft)
 
     def assign(self, draft: Draft) -> Assignment:
-        """The assignment of a round: blocks of the sites whose updates arrive, and their hosts."""
-        host, arriving = self.host, draft.arriving
-        sites, size = draft.cohort[arriving], host.sites_per_block(len(arriving))
+        """The assignment of a round: blocks of the sites that are trained, and their hosts."""
+        host, times, trained = self.host, draft.times, draft.times.trained
+        sites, size = draft.cohort[trained], host.sites_per_block(len(trained))
         if host.fixed_hosts is not None:
             blocks = cut_at_fixed_borders(sites, size)
             hosts = host.fixed_hosts[[sites[block[0]] for block in blocks]]
@@ -72,12 +72,26 @@ class Aggregator:
             blocks = cut(sites, size)
             visits = host.num_visits[sites]
             hosts = place([visits[block].sum() for block in blocks], len(self.ranks.hosts))
-        blocks = [arriving[block] for block in blocks]
+        blocks = [trained[block] for block in blocks]
         before = draft.before.history if host.work.resumes_passes else History()
-        visited = before.total_by_site("num_samples", host.num_sites)[draft.cohort].astype(np.int64)
-        evaluated = self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds)
+        visited = before.total_by_site("num_samples", host.num_sites).astype(np.int64)
+        ended = np.flatnonzero((times.age > 0) & (times.flights.status != Status.UNDER_WAY))
+        if host.work.resumes_passes:  # a site may start again in the round in which its last update arrives
+            back = ended[draft.weights[ended] > 0]
+            np.add.at(
+                visited, draft.cohort[back], (times.flights.local_work * host.num_visits[draft.cohort])[back]
+            )
         return Assignment(
-            draft.round, draft.cohort, draft.weights, blocks, hosts, visited, evaluated, draft.local_work
+            round=draft.round,
+            cohort=draft.cohort,
+            weights=draft.weights,
+            discounts=draft.discounts,
+            blocks=blocks,
+            block_hosts=hosts,
+            visited=visited[draft.cohort],
+            evaluate=self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds),
+            local_work=draft.local_work,
+            ended=ended.tolist(),
         )
 
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
@@ -161,7 +175,7 @@ class Aggregator:
                 f"site {first}{more}, round {draft.round}: {'the buffer ' * is_buffer}{what} is not finite or changes "
                 f"by more than {bound:g}: training diverged; lower train.lr{', or scale the samples' * is_buffer}"
             )
-        if culprits[draft.arriving].all():
+        if culprits[draft.times.arriving].all():
             raise DivergedError(f"round {draft.round}: the update of every site diverged; lower train.lr")
 
     def rank_phases(self, history: History) -> list[str]:

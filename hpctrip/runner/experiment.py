@@ -20,7 +20,7 @@ from pydantic import Field
 from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.io import PathName, beside
 from hpctrip.config.component import Component, is_own
-from hpctrip.config.identity import NotInResult, NotInTraining
+from hpctrip.config.identity import Added, NotInResult, NotInTraining
 from hpctrip.config.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name
 from hpctrip.device.meter import Metering
@@ -38,6 +38,7 @@ from hpctrip.record.checkpoint import Checkpointing
 from hpctrip.runner.cache.writer import CacheInput
 from hpctrip.runner.callbacks import CALLBACKS
 from hpctrip.runner.signals import Interrupt
+from hpctrip.sim.arrivals import ROUNDS
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
@@ -81,6 +82,8 @@ class Experiment(Component):
     price: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
     """Money for a kilowatt-hour at every site over time."""
     accounts: NotInTraining[Accounts] = Accounts()
+    rounds: NotInTraining[Added[ROUNDS.field()]] = Field(default_factory=dict, validate_default=True)
+    """Who starts in a round, whose updates arrive in it, and when it ends."""
     timing: NotInTraining[Timing] = Timing()
     faults: NotInTraining[Faults] = Faults()
     profiler: NotInTraining[Profiler] = Profiler()
@@ -134,6 +137,7 @@ class Experiment(Component):
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
+        self.rounds.check(self.timing)
         self.accounts.check(signal_models(self), self.stop.budgets)
         return num_sites
 
@@ -201,6 +205,7 @@ class Experiment(Component):
             shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
             seed=self.seed,
             forecast=self.forecast,
+            rounds=self.rounds,
         )
 
 

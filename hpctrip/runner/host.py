@@ -6,8 +6,10 @@ Rank 0 has a host, too: it trains all sites if it is the only rank, else none, a
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from hpctrip.config.component import config_key
 from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, magnitude_of, mean_update, origin
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
-from hpctrip.learn.engines.base import SiteState, SiteUpdate
+from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.engines.choice import choose
 from hpctrip.learn.engines.steps import seed_draws, seed_generators, state_length, views
 from hpctrip.learn.evaluate import eval_batches, evaluate
@@ -35,6 +37,7 @@ from hpctrip.learn.params import (
     num_integers,
 )
 from hpctrip.learn.params import num_params as count_params
+from hpctrip.learn.site_state import NUM_PACKED, Arrival, SiteState
 from hpctrip.learn.task import Task, checked_model
 from hpctrip.learn.trial import Trial
 from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
@@ -95,7 +98,8 @@ class Host:
         self.num_visits = self.work.num_visits(self.num_samples)
         if trains:
             self.engine.check(experiment.workload.model_place, self.work.smallest_batch(self.num_samples))
-        counters = vector_size(TRAINING, num_sites, ranks.size)
+        most_flights = num_sites * (1 + experiment.rounds.leaves_flights)  # a site may return and start again
+        counters = vector_size(TRAINING, most_flights, ranks.size)
         self.partial = PartialSum(num_params, counters, device, self.num_buffers)
         self.eval_batches = eval_batches(len(task.test), experiment.evaluate.batch_size)
 
@@ -150,11 +154,28 @@ class Host:
 
         params, slots = self.ranks.decide_on_root(tensors)
         self.slots.copy_(slots)
+        hosts = np.array(self.ranks.hosts)
         if self.fixed_hosts is not None:
-            site_states = model and {site: torch.from_numpy(row) for site, row in model.site_states.items()}
-            rows = self.ranks.scatter_rows(site_states, np.array(self.ranks.hosts)[self.fixed_hosts])
-            self.memory.rows = {site: row.to(self.device) for site, row in rows.items()}
+            self.memory.rows = self._scattered(model and model.site_states, hosts[self.fixed_hosts])
+        if self.experiment.rounds.leaves_flights:  # any host may keep the update of a site
+            self.memory.updates = self._scattered(
+                model and model.updates, hosts[np.arange(self.num_sites) % len(hosts)]
+            )
         return params.to(self.device)
+
+    def _scattered(self, rows: Mapping[int, np.ndarray] | None, hosts: np.ndarray) -> dict[int, torch.Tensor]:
+        tensors = None if rows is None else {site: torch.from_numpy(row) for site, row in rows.items()}
+        return {site: row.to(self.device) for site, row in self.ranks.scatter_rows(tensors, hosts).items()}
+
+    def collect(self, params: torch.Tensor) -> Model | None:
+        """The model with parameters `params` [P + B], at rank 0; None elsewhere. Inverse of `restore`, a collective."""
+        ranks = self.ranks
+        slots, rows = ranks.collect(self.slots), ranks.gather_rows(self.memory.rows)
+        updates = ranks.gather_rows(self.memory.updates) if self.experiment.rounds.leaves_flights else {}
+        if not ranks.is_aggregator:
+            return None
+        held = ({site: row.cpu().numpy() for site, row in each.items()} for each in (rows, updates))
+        return Model(params.cpu().numpy(), slots.cpu().numpy(), *held)
 
     def _check_shapes(self, model: Model, place: object) -> None:
         hint = "resume with the hpctrip that wrote it"
@@ -163,10 +184,12 @@ class Host:
         if shapes != expected:
             problem = f"holds a model and slots of shapes {shapes}, those of this run have {expected}"
             raise InputError(str(place), problem, hint)
-        for site, row in model.site_states.items():
-            if not 0 <= site < self.num_sites or row.shape != (self.memory.length,):
-                problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {self.memory.length}"
-                raise InputError(str(place), f"{problem}, sites are 0 to {self.num_sites - 1}", hint)
+        of_updates = len(self.initial_params) + NUM_PACKED
+        for rows, length in ((model.site_states, self.memory.length), (model.updates, of_updates)):
+            for site, row in rows.items():
+                if not 0 <= site < self.num_sites or row.shape != (length,):
+                    problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {length}"
+                    raise InputError(str(place), f"{problem}, sites are 0 to {self.num_sites - 1}", hint)
 
     @cached_property
     def fixed_hosts(self) -> np.ndarray | None:
@@ -175,46 +198,30 @@ class Host:
         return fixed_hosts(self.num_visits, size, num_hosts) if self.memory.length else None
 
     def train(self, params: torch.Tensor, assignment: Assignment) -> tuple[torch.Tensor, np.ndarray]:
-        """Train this rank's blocks from the global model [P + B]. Returns its partial sum of updates and counters
-        `TRAINING`, int64 [P + B + T], which the next round overwrites, and the integers of the model's buffers, [I]
-        int64: the largest that a site of this rank has after training, or the global model had before."""
-        round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
+        """Train this rank's blocks from the global model [P + B]. Returns its partial sum of the updates that arrive
+        and counters `TRAINING`, int64 [P + B + T], which the next round overwrites, and the integers of the model's
+        buffers, [I] int64: the largest that one of these sites has, or the global model had before."""
+        round, rank = assignment.round, self.ranks.rank
         tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
         last, start = slice(len(params) - self.num_integers, None), origin(params, self.num_params)
-        integers = params[last]
+        integers, weights = params[last], assignment.weights * assignment.discounts
         constant = constants(self.model) if self.constants_digest else {}
         versions = {name: tensor._version for name, tensor in constant.items()}
         self.meter.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
-            hosted = assignment.hosted(rank - self.ranks.hosts.start)
-            cohort, visited = assignment.cohort.tolist(), assignment.visited.tolist()
-            # All visits first: computed between two small sites, with cold caches, each takes much longer.
-            visits = [[self.visits(cohort[i], round, times, visited[i]) for i in block] for block in hosted]
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
-            for block, block_visits in zip(hosted, visits, strict=True):
-                self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
-                sites = [cohort[i] for i in block]
-                optimizers = [self.memory.of(site)[1] for site in sites]
-                before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
-                updates = self.engine.train(params, block_visits, optimizers)
-                for position, site in zip(block, sites, strict=True):
-                    if self.experiment.workload.has_own_model:  # the others draw nothing
-                        seed_draws(self.device, self.seed, round, site)
-                    update = next(updates)
-                    norm = self._add(site, update, round, float(assignment.weights[position]))
-                    if norm is None:
-                        tally.note("diverged", self._culprit(update), position)
-                        if site in before:  # what is not summed changes no state
-                            self.memory.rows[site] = before[site]
-                    else:
-                        norms[position] = norm
-                        if self.num_integers:
-                            integers = integers.maximum(start[last] + update.delta[last])
-                        for name in LOSSES:
-                            tally.note(name, getattr(update, name), position)
-                    tally.note("train_wall_s", update.wall_s, position)
+            arrivals = chain(self._kept(assignment, start), self._trained(assignment, params, tally))
+            for position, delta, magnitude, reports in arrivals:
+                if delta is None or not self.partial.add(delta, float(weights[position]), magnitude):
+                    tally.note("diverged", reports["diverged"] or 1, position)
+                    continue
+                norms[position] = reports["update_norm"]
+                if self.num_integers:
+                    integers = integers.maximum(start[last] + delta[last])
+                for name in LOSSES:
+                    tally.note(name, reports[name], position)
             # a GPU is waited for once, not once a site
             tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
@@ -228,20 +235,53 @@ class Host:
         self.meter.lap("train")
         return self.partial.vector, integers.long().cpu().numpy()
 
-    def _add(self, site: int, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
-        """Add the update of a site, compressed as it arrives, to the partial sum. Returns its Euclidean norm, a scalar
-        on the device; None where training diverged."""
-        if not update.usable:
-            return None
+    def _trained(self, assignment: Assignment, params: torch.Tensor, tally: Tally) -> Iterator[Arrival]:
+        """Train this rank's blocks. Yields the updates that arrive in this round, and keeps those that arrive later."""
+        round, times = assignment.round, assignment.local_work
+        hosted = assignment.hosted(self.ranks.rank - self.ranks.hosts.start)
+        cohort, visited = assignment.cohort.tolist(), assignment.visited.tolist()
+        # All visits first: computed between two small sites, with cold caches, each takes much longer.
+        visits = [[self.visits(cohort[i], round, times, visited[i]) for i in block] for block in hosted]
+        for block, block_visits in zip(hosted, visits, strict=True):
+            self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
+            sites = [cohort[i] for i in block]
+            optimizers = [self.memory.of(site)[1] for site in sites]
+            before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
+            updates = self.engine.train(params, block_visits, optimizers)
+            for position, site in zip(block.tolist(), sites, strict=True):
+                if self.experiment.workload.has_own_model:  # the others draw nothing
+                    seed_draws(self.device, self.seed, round, site)
+                update = next(updates)
+                tally.note("train_wall_s", update.wall_s, position)
+                arrival = self._arrival(position, site, update, round)
+                if arrival.delta is None and site in before:  # what is not summed changes no state
+                    self.memory.rows[site] = before[site]
+                if assignment.weights[position] > 0:
+                    yield arrival
+                else:
+                    self.memory.keep(site, arrival, origin(params, self.num_params), self.num_params)
+
+    def _arrival(self, position: int, site: int, update: SiteUpdate, round: int) -> Arrival:
+        """The update of a site as it arrives, compressed."""
         compression, residual = self.experiment.compression, self.memory.of(site)[0]
         arriving, magnitude = update.delta, update.magnitude
-        if not compression.lossless:
+        if update.usable and not compression.lossless:
             sent = compression.send(arriving[: self.num_params], self.seed, round, site, residual)
             arriving = torch.cat([sent, arriving[self.num_params :]]) if self.num_buffers else sent
-            magnitude = None
-        if not self.partial.add(arriving, weight, magnitude):
-            return None
-        return torch.linalg.vector_norm(arriving[: self.num_params])
+            magnitude = float(magnitude_of(arriving, self.num_params))
+        if not (update.usable and magnitude < LARGEST_UPDATE):
+            return Arrival(position, None, None, {"diverged": self._culprit(update)})
+        losses = {name: getattr(update, name) for name in LOSSES}
+        norm = torch.linalg.vector_norm(arriving[: self.num_params])
+        return Arrival(position, arriving, magnitude, {"diverged": 0, "update_norm": norm, **losses})
+
+    def _kept(self, assignment: Assignment, start: torch.Tensor) -> Iterator[Arrival]:
+        """The updates of earlier rounds that this rank has kept and that arrive in this one; those that will not arrive
+        any more are forgotten."""
+        for position in assignment.ended:
+            arrival = self.memory.taken(int(assignment.cohort[position]), position, start, self.num_params)
+            if arrival and assignment.weights[position] > 0:
+                yield arrival
 
     def _culprit(self, update: SiteUpdate) -> int:
         """Number of the first part of an unusable update that is not finite or too large: 1 for the loss, then the

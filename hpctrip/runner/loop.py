@@ -4,7 +4,7 @@ writes files, and decides when the run ends."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -72,8 +72,8 @@ def train(
     `results` is where rank 0 writes; None elsewhere. `signals` are those of this rank. Returns the last state (valid at
     rank 0 only) and the global model [P + B]. A collective.
 
-    What a round leaves to the next one is `state` and the model: `params`, and the state that hosts keep of the server
-    and of sites (`Model`).
+    What a round leaves to the next one is `state` and the model: `params`, and what hosts keep of the server, of sites,
+    and of updates that arrive later (`Model`).
     """
     ranks, round = host.ranks, state.round
     draft: Draft | None = None
@@ -94,9 +94,9 @@ def train(
             ranks.phase.enter("record", round)
             assignment, saves = ranks.decide_on_root(decide)  # 1. who trains, or that it is over
             if saves:
-                slots, site_states = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
+                model = host.collect(params)
                 if results:
-                    results.save(savers, state, params, slots, site_states)
+                    results.save(savers, state, model)
             # 6. of the round before, while the hosts are at this one: its row on disk, its line
             request = results.record(state, params) if results else ""
             if assignment is None:
@@ -178,17 +178,8 @@ class Results:
         savers = [saver for saver in (self.checkpointer, self.cache) if saver and saver.due(state, over)]
         return draft, assignment, savers
 
-    def save(
-        self,
-        savers: Iterable[Saver],
-        state: State,
-        params: torch.Tensor,
-        slots: torch.Tensor,
-        site_states: Mapping[int, torch.Tensor],
-    ) -> None:
+    def save(self, savers: Iterable[Saver], state: State, model: Model) -> None:
         """Write a checkpoint, a model of the cache, or both."""
-        rows = {site: row.cpu().numpy() for site, row in site_states.items()}
-        model = Model(params.cpu().numpy(), slots.cpu().numpy(), rows)
         try:
             for saver in savers:
                 saver.save(state, model)

@@ -19,12 +19,12 @@ from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import check_name, default_path, locked
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run, open_run
-from hpctrip.runner.cache.trajectory import arrived_mask
 from hpctrip.runner.callbacks.base import REASON
 from hpctrip.runner.experiment import Experiment, Input, merge_layers, read_input, read_user_input
 from hpctrip.runner.loop import state_of
 from hpctrip.runner.provenance import WORKLOAD, RecordedInput, world_sources
 from hpctrip.runner.session import Start
+from hpctrip.sim.flights import RoundTimes
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import NOBODY_LEFT
 
@@ -194,7 +194,7 @@ def _first_difference(before: Run, after: Run) -> str:
     for old, new in zip(before.history().rows, after.history().rows, strict=False):
         for what, of in (
             ("decisions", lambda row: np.sort(row.cohort.site)),
-            ("arrivals", lambda row: np.sort(row.cohort.site[arrived_mask(row.cohort.status)])),
+            ("arrivals", lambda row: np.sort(row.cohort.site[RoundTimes.recorded(row).arriving])),
         ):
             if not np.array_equal(of(old), of(new)):
                 sizes = f"{len(of(new))} sites, {len(of(old))} in {before.path}"

@@ -56,14 +56,17 @@ class Status(IntEnum):
     """The WAN lost it."""
     DIVERGED = 4
     """It came, but was no usable number (server.on_diverged = "drop")."""
+    UNDER_WAY = 5
+    """It is awaited in a later round."""
 
 
 @dataclass(frozen=True)
 class CohortRound:
-    """The sites of the cohort in one round, as arrays [k] in the policy's order."""
+    """The flights of one round (flights.py), as arrays [k]: those of its cohort in the policy's order, then those that
+    were under way when it started. Energies are those of the round, so the sum over all rounds is that of a flight."""
 
     site: np.ndarray = column("site index", "1", "i8")
-    num_samples: np.ndarray = column("samples trained on (0: no update was to arrive)", "samples", "i8")
+    num_samples: np.ndarray = column("samples trained on (0: no update was to arrive in it)", "samples", "i8")
     power_fraction: np.ndarray = column("true power fraction P_i at the round's start", "1")
     throughput_fraction: np.ndarray = column("throughput at that power, relative to that at full power", "1")
     seen_power_fraction: np.ndarray = column("power fraction estimated by the profiler", "1")
@@ -72,7 +75,9 @@ class CohortRound:
     train_loss: np.ndarray = column("mean training loss over the site's local steps (NaN: not trained)", "1")
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
-        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged", "1", "i8"
+        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way",
+        "1",
+        "i8",
     )
     loss_before: np.ndarray = may_lack("mean loss of its first batch, at the global model (NaN: not trained)")
     loss_after: np.ndarray = may_lack("mean loss of its last batch, before its last step (NaN: not trained)")
@@ -82,6 +87,9 @@ class CohortRound:
     comm_energy_j: np.ndarray = may_lack("network energy of its transfer", "J")
     carbon_g: np.ndarray = may_lack("CO2 of that energy (NaN: unknown)", "g")
     cost: np.ndarray = may_lack("price of that energy, in the currency of the input (NaN: unknown)")
+    start_s: np.ndarray = may_lack("simulated time at which it started", "s")
+    age: np.ndarray = column("rounds that had ended since it started", "1", "i8", default=0)
+    weight: np.ndarray = may_lack("weight of its update in the round's mean (0: it is not in it)")
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
@@ -101,7 +109,7 @@ class RoundRow:
     clock_start_s: float = column("simulated time at the round's start", "s")
     clock_s: float = column("simulated time at the round's end", "s")
     makespan_s: float = column("simulated duration of the round (Eq. 7)", "s")
-    num_sites: int = column("cohort size k", "sites", "i8")
+    num_sites: int = column("cohort size k: sites that were to start", "sites", "i8")
     num_arrived: int = column("sites whose updates were averaged", "sites", "i8")
     voted_num_sites: int = column("k* of the policy's search (0: it has none)", "sites", "i8")
     straggler: int = column("site that finished last", "1", "i8")
@@ -146,6 +154,7 @@ class RoundRow:
     comm_energy_j: float = may_lack("of this, that of the network", "J")
     carbon_g: float = may_lack("CO2 of that energy (NaN: unknown)", "g")
     cost: float = may_lack("price of that energy, in the currency of the input (NaN: unknown)")
+    link_free_s: float = may_lack("simulated time until which transfers queue for the aggregator's link", "s")
     wall_j: float = counted("measured energy of all machines since the previous round", "J")
     record_wall_j: float = counted("of this, while the round was planned and the one before recorded", "J")
     train_wall_j: float = counted("of this, until each machine's meter had trained its own sites", "J")
@@ -204,7 +213,7 @@ class History:
         def add(total: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
             total = total.copy()
             for row in rows:
-                total[row.cohort.site] += getattr(row.cohort, name)
+                np.add.at(total, row.cohort.site, getattr(row.cohort, name))  # a site may be in it twice
             return total
 
         return self.running(("total", name, num_sites), np.zeros(num_sites), add)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
+from hpctrip.sim.arrivals import SYNCHRONOUS, Rounds
+from hpctrip.sim.flights import RoundTimes, State
 from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import DEPTH, curvature, estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
@@ -28,7 +30,6 @@ from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.quantities import SPENT
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.timing import RoundTimes
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
@@ -38,43 +39,27 @@ _LARGEST_EXPONENT = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True)
-class State:
-    """State of a run between two rounds, besides the model."""
-
-    round: int = 0
-    """Finished rounds."""
-    clock_s: float = 0.0
-    """Simulated time."""
-    history: History = field(default_factory=History)
-    stop_reason: str = ""
-    """The rule that ended the run; empty: it goes on."""
-
-
-@dataclass(frozen=True)
 class Draft:
-    """A round that is decided and timed, but not yet trained. Arrays [k] in the policy's order."""
+    """A round that is decided and timed, but not yet trained. Arrays [k] in the order of its flights."""
 
     before: State
     world: World
     """The world in this round: sites that have spent a budget are out."""
     view: SiteView
     times: RoundTimes
-    """The cohort and its times."""
+    """The flights of the round and their times."""
     candidates: Candidates | None
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
+    discounts: np.ndarray
+    """Factors in [0, 1] by which these weights are lowered, because an update is old."""
     local_work: int
-    """Training of each site, as a multiple of that of [train]."""
+    """Training of each site that starts, as a multiple of that of [train]."""
 
     @property
     def cohort(self) -> np.ndarray:
-        """Site indices."""
-        return self.times.cohort
-
-    @property
-    def arriving(self) -> np.ndarray:
-        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
-        return self.times.arriving
+        """Site indices of the flights."""
+        return self.times.flights.site
 
     @property
     def work_s(self) -> np.ndarray:
@@ -106,6 +91,8 @@ class Simulation:
     seed: int
     forecast: Forecast = PERSISTENCE
     """Forecast of the sites' power over the coming round."""
+    rounds: Rounds = SYNCHRONOUS
+    """Who starts in a round, whose updates arrive in it, and when it ends."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component returns an invalid value."""
@@ -124,7 +111,9 @@ class Simulation:
             self.forecast,
         )
         labels = self.label_counts if self.policy.sees_labels else None
-        return replace(view, num_samples=self.num_samples, labels=labels)
+        idle = np.ones(len(self.world), dtype=bool)
+        idle[state.flights.site] = False
+        return replace(view, num_samples=self.num_samples, labels=labels, idle=idle)
 
     def work_s(self, history: History) -> np.ndarray:
         """c_i: seconds of one round of local work 1 at full power, [N]; by the speed of the last round where compute is
@@ -149,11 +138,12 @@ class Simulation:
         return decision
 
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
-        """The round after `state` with this cohort."""
-        cohort, work, world = decision.cohort, decision.local_work, self.world.after(state.history)
-        times = world.times(state.round + 1, state.clock_s, cohort, work * view.work_s)
-        weights = self.weights(cohort, times.status == Status.ARRIVED)
-        return Draft(state, world, view, times, decision.candidates, weights, work)
+        """The round after `state` with this decision."""
+        work, world = decision.local_work, self.world.after(state.history)
+        times = self.rounds.times(world, state, decision, work * view.work_s)
+        weights = self.weights(times.flights.site, times.flights.status == Status.ARRIVED)
+        discounts = self.rounds.discounts(times.age)
+        return Draft(state, world, view, times, decision.candidates, weights, discounts, work)
 
     def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
         """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
@@ -174,7 +164,7 @@ class Simulation:
     def _nobody_left(self, state: State) -> str:
         accounts = self.world.accounts
         spent = accounts.spent(state.history, len(self.world))
-        if not spent.any():
+        if not spent.any() or len(state.flights):
             return ""
         if not spent.all() and not spent[self.decide(self.view(state), state.history).cohort].all():
             return ""
@@ -184,13 +174,14 @@ class Simulation:
         """The row of the round: its decision, its times, its costs and the outcome of training."""
         if draft.world.timing.compute == "measured":
             draft = _of_measured_work(draft, outcome.train_wall_s)
-        before, times, loss = draft.before, draft.times, outcome.eval_loss
+        before, times, flights, loss = draft.before, draft.times, draft.times.flights, outcome.eval_loss
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
-        cohort = _cohort_round(draft, outcome, self.num_visits)
+        status = np.where(outcome.diverged, Status.DIVERGED, flights.status)
+        weights = self.weights(flights.site, status == Status.ARRIVED)
+        cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
-        weights = self.weights(cohort.site, arrived)[arrived]
         signal, noise = estimate(
-            cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world)
+            cohort.update_norm[arrived], weights[arrived], outcome.mean_update_norm, len(draft.world)
         )
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + times.makespan_s
@@ -199,12 +190,12 @@ class Simulation:
             clock_start_s=before.clock_s,
             clock_s=clock_s,
             makespan_s=times.makespan_s,
-            num_sites=len(cohort.site),
-            num_arrived=len(weights),
+            num_sites=int((cohort.age == 0).sum()),
+            num_arrived=int(arrived.sum()),
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
             straggler=int(cohort.site[times.straggler]),
-            straggler_compute_s=float(times.compute_s[times.straggler]),
-            straggler_comm_s=float(times.comm_s[times.straggler]),
+            straggler_compute_s=float(flights.compute_s[times.straggler]),
+            straggler_comm_s=float(flights.comm_s[times.straggler]),
             num_samples=int(visits.sum()),
             accuracy=accuracy,
             eval_correct=outcome.eval_correct,
@@ -223,6 +214,7 @@ class Simulation:
             **measured,
             energy_j=float(cohort.energy_j.sum()),
             **{name: float(getattr(cohort, name).sum()) for name in SPENT},
+            link_free_s=times.link_free_s,
             samples_per_wall_j=visits.sum() / measured["wall_j"] if measured["wall_j"] > 0 else math.nan,
             cohort=cohort,
             candidates=draft.candidates,
@@ -231,22 +223,26 @@ class Simulation:
         return replace(row, noise_ratio=noise_ratio(rows), update_curvature=curvature(rows))
 
 
-def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:
-    """The part of the row with an entry for each site of the cohort."""
-    world, times, cohort = draft.world, draft.times, draft.cohort
-    status = np.where(outcome.diverged, Status.DIVERGED, times.status)
-    trained, arrived = times.status == Status.ARRIVED, status == Status.ARRIVED
+def _cohort_round(
+    draft: Draft, outcome: Outcome, status: np.ndarray, weight: np.ndarray, num_visits: np.ndarray
+) -> CohortRound:
+    """The part of the row with an entry for each flight, whose updates have this `status` and `weight` [k]."""
+    world, times, flights, site = draft.world, draft.times, draft.times.flights, draft.cohort
+    received, arrived = flights.status == Status.ARRIVED, status == Status.ARRIVED
     power_fraction = world.power_fraction(times.start_s)
     return CohortRound(
-        site=cohort,
-        num_samples=np.where(trained, draft.local_work * num_visits[cohort], 0),
-        power_fraction=power_fraction[cohort],
-        throughput_fraction=world.hardware.throughput(power_fraction)[cohort],
-        seen_power_fraction=draft.view.power_fraction[cohort],
-        compute_s=times.compute_s,
-        comm_s=times.comm_s,
+        site=site,
+        num_samples=np.where(received, flights.local_work * num_visits[site], 0),
+        power_fraction=power_fraction[site],
+        throughput_fraction=world.hardware.throughput(power_fraction)[site],
+        seen_power_fraction=draft.view.power_fraction[site],
+        compute_s=flights.compute_s,
+        comm_s=flights.comm_s,
         train_wall_s=outcome.train_wall_s,
         status=status,
+        start_s=flights.start_s,
+        age=times.age,
+        weight=weight,
         **world.bill(times),
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
@@ -257,15 +253,16 @@ def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> Coh
 
 def _of_measured_work(draft: Draft, train_wall_s: np.ndarray) -> Draft:
     """The draft with the times of a cohort whose work took so long at full power, [k]."""
-    work_s = draft.work_s.copy()
+    work_s, times = draft.work_s.copy(), draft.times
     work_s[draft.cohort] = train_wall_s / draft.world.hardware.full_speed[draft.cohort]
-    return replace(draft, times=draft.world.times(draft.round, draft.times.start_s, draft.cohort, work_s))
+    measured = draft.world.times(draft.round, times.start_s, draft.cohort, work_s, draft.local_work)
+    return replace(draft, times=measured)
 
 
 def _forecast_error(draft: Draft) -> float:
     """Mean over the sites of |believed power - true mean power| while the cohort computed."""
     start_s, frozen = draft.times.start_s, draft.world.timing.power == "frozen"
-    span_s = 0.0 if frozen else longest_s(draft.times.compute_s)
+    span_s = 0.0 if frozen else longest_s(draft.times.flights.compute_s)
     true = draft.world.mean_power_fraction(start_s, start_s + span_s)
     return float(np.abs(draft.view.power_fraction - true).mean())
 

@@ -8,7 +8,6 @@ aggregator's view, in which power stays as it is. Shapes: N sites, k sites in th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
@@ -29,34 +28,6 @@ MOST_STEPS = 100_000
 """Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
 _BLOCK = 2**17
 """Numbers of sites times prefixes that are computed at once."""
-
-
-@dataclass(frozen=True)
-class RoundTimes:
-    """Simulated times of one round, before it is trained. Arrays [k] in the policy's order."""
-
-    start_s: float
-    cohort: np.ndarray
-    """Site indices."""
-    compute_s: np.ndarray
-    """Seconds that each site computes; inf: not done by the deadline, or not asked."""
-    comm_s: np.ndarray
-    """L_i as the round has it."""
-    status: np.ndarray
-    """Fate of each site's update: a `Status`."""
-    makespan_s: float
-    """Length of the round."""
-
-    @property
-    def straggler(self) -> int:
-        """Position in the cohort of the site that finished last."""
-        finish_s = self.compute_s + self.comm_s
-        return int(np.where(self.status == Status.OUT, -np.inf, finish_s).argmax())
-
-    @property
-    def arriving(self) -> np.ndarray:
-        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
-        return np.flatnonzero(self.status == Status.ARRIVED)
 
 
 class Timing(Component):

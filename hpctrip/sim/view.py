@@ -48,6 +48,8 @@ class SiteView:
     """Money for a kilowatt-hour at the site, now; NaN: not known."""
     num_samples: np.ndarray = np.int64(0)
     """Training samples that each site holds."""
+    idle: np.ndarray = np.True_
+    """Whether a site can start: it is not under way since an earlier round."""
     labels: np.ndarray | None = None
     """`label_counts`, where the policy sees them."""
     full_power_w: float = 0.0

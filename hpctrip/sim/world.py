@@ -19,6 +19,7 @@ from hpctrip.sim.availability import Availability
 from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.flights import Flights, RoundTimes
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
 from hpctrip.sim.hardware import Hardware, Throughput
 from hpctrip.sim.network import Links, Network, Transfers
@@ -27,7 +28,7 @@ from hpctrip.sim.quantities import BY_SIGNAL, SPENT
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites
 from hpctrip.sim.times import utc
-from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, RoundTimes, Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
 
 class WorldInput(Protocol):
@@ -180,8 +181,24 @@ class World:
         largest, what = float(np.finfo(float).max), "the communication delays in s"
         return transfers._replace(alone_s=numbers(transfers.alone_s, shape, 0.0, largest, place, what))
 
-    def times(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTimes:
-        """Simulated times of round number `round` with `cohort` [k]. `work_s` is c_i of all sites [N].
+    def computing_s(self, sites: np.ndarray, start_s: float, work_s: np.ndarray) -> np.ndarray:
+        """Seconds that `sites` [k] compute which start together at that time; inf where that takes longer than the
+        deadline. `work_s` is c_i of all sites [N]."""
+        power = CohortPower(self, sites, start_s + self.deadline_s)
+        return self.timing.elapsed_compute_s(
+            power.throughput_at,
+            power.next_change_s,
+            start_s,
+            work_s[sites],
+            float(work_s.sum()),
+            self.deadline_s,
+        )
+
+    def times(
+        self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray, local_work: int = 1
+    ) -> RoundTimes:
+        """Simulated times of round number `round`, in which all of `cohort` [k] start together and none is waited for
+        afterwards. `work_s` is c_i of all sites [N], `local_work` times that of [train].
 
         Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
         that was asked is missing then, or no site could be asked, the round lasts until the deadline.
@@ -189,54 +206,48 @@ class World:
         k, deadline_s = len(cohort), self.deadline_s
         asked = np.flatnonzero(self.available(start_s)[cohort] > 0)
         compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
-        status = np.full(k, int(Status.OUT))
-        if len(asked) == 0:
-            return RoundTimes(start_s, cohort, compute_s, comm_s, status, deadline_s)
-        sites = cohort[asked]
-        lost, extra_s = self.faults.wan(round, len(self), self.seed)
-        power = CohortPower(self, sites, start_s)
-        compute_s[asked] = self.timing.elapsed_compute_s(
-            power.throughput_at,
-            power.next_change_s,
-            start_s,
-            work_s[sites],
-            float(work_s.sum()),
-            deadline_s,
-        )
-        computed_s = np.where(np.isfinite(compute_s[asked]), compute_s[asked], 0.0)
-        comm_s[asked] = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
-        finish_s = compute_s[asked] + comm_s[asked]
-        in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
-        status[asked] = np.where(finish_s > deadline_s, Status.LATE, in_time)
-        makespan_s = self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
-        if makespan_s > LONGEST_ROUND_S:
-            raise InputError(
-                "timing",
-                f"round {round} would last {makespan_s:g} s, more than ten simulated years",
-                "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
+        status, makespan_s = np.full(k, int(Status.OUT)), deadline_s
+        if len(asked):
+            sites = cohort[asked]
+            lost, extra_s = self.faults.wan(round, len(self), self.seed)
+            compute_s[asked] = self.computing_s(sites, start_s, work_s)
+            computed_s = np.where(np.isfinite(compute_s[asked]), compute_s[asked], 0.0)
+            comm_s[asked] = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
+            in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
+            status[asked] = np.where((compute_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
+            makespan_s = checked_length_s(
+                round, self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
             )
-        return RoundTimes(start_s, cohort, compute_s, comm_s, status, makespan_s)
+        version, work = np.full(k, round - 1), np.full(k, local_work)
+        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status)
+        return RoundTimes(round, start_s, makespan_s, flights)
 
     def bill(self, times: RoundTimes) -> dict[str, np.ndarray]:
-        """Energy, carbon and cost of a round with these times at the sites of its cohort [k]: {column of `SPENT`: [k]};
-        NaN where the grid signal is not set. The power that they draw is integrated over the same changes as the
-        clock's.
+        """Energy, carbon and cost of the flights of a round [f] within it: {column of `SPENT`: [f]}; NaN where the grid
+        signal is not set. The power that they draw is integrated over the same changes as the clock's.
 
-        A site computes until it is done or the round ends; then its update travels. All of the network's energy counts
-        when the transfer begins, with the site's intensity and price at that time.
+        A site computes until it is done, its deadline passes or the round ends; then its update travels. All of the
+        network's energy counts when the transfer begins, with the site's intensity and price at that time. A site that
+        waits does so until the end of the round in which its update arrives, or until it starts again.
         """
-        start_s, cohort = times.start_s, times.cohort
-        end_s = start_s + times.makespan_s
-        asked = times.status != Status.OUT
-        computed_s = np.where(asked, np.minimum(start_s + times.compute_s, end_s), start_s)
-        sends = asked & (times.compute_s <= times.makespan_s)
-        sent_s = np.where(sends, np.minimum(computed_s + times.comm_s, end_s), end_s)
-        until_s = np.where(asked, end_s if self.accounts.waiting == "idle" else sent_s, start_s)
-        sums = {name: np.zeros(len(cohort)) for name in SPENT}
-        frozen, supplied = self.timing.power == "frozen", CohortPower(self, cohort, start_s)
+        start_s, end_s, flights = times.start_s, times.end_s, times.flights
+        asked = flights.status != Status.OUT
+        latest_s = np.minimum(end_s, flights.start_s + self.deadline_s)
+        computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
+        sends = asked & (flights.computed_s <= latest_s)
+        sent_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
+        free_s = _free_s(flights, end_s) if self.accounts.waiting == "idle" else sent_s
+        until_s = np.where(asked, free_s, flights.start_s)
+        begins_to_send = sends & ((times.age == 0) | (flights.computed_s > start_s))
+        sites, of_site = np.unique(flights.site, return_inverse=True)
+        supplied = CohortPower(self, sites, max(end_s, start_s + self.deadline_s))
         changes = {table: signal.next_change_s for table, signal in self.signals.items()}
-        if not frozen:
+        if frozen := self.timing.power == "frozen":
+            starts_s, of_start = np.unique(flights.start_s, return_inverse=True)
+            power = np.stack([supplied.at(each) for each in starts_s.tolist()])[of_start, of_site]
+        else:
             changes["power"] = supplied.next_change_s
+        sums = {name: np.zeros(len(flights)) for name in SPENT}
 
         def change_s(clock_s: float) -> float:
             return min(next_change_s(clock_s) for next_change_s in changes.values())
@@ -244,15 +255,19 @@ class World:
         for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
             last = span_end_s >= end_s
             until = end_s if last else span_end_s
-            busy_w, waiting_w = self.hardware.draw_w(supplied.at(start_s if frozen else at_s), cohort)
-            begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
+            if not frozen:
+                power = supplied.at(at_s)[of_site]
+            busy_w, waiting_w = self.hardware.draw_w(power, flights.site)
+            begins = begins_to_send & (computed_s >= begin_s) & (last | (computed_s < until))
             joules = {
-                "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),
+                "compute_energy_j": busy_w * _overlap_s(begin_s, until, flights.start_s, computed_s),
                 "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
                 "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
             }
             kwh = sum(joules.values()) / J_PER_KWH
-            by_grid = {BY_SIGNAL[name].column: kwh * s.at(at_s, cohort) for name, s in self.signals.items()}
+            by_grid = {
+                BY_SIGNAL[name].column: kwh * s.at(at_s, flights.site) for name, s in self.signals.items()
+            }
             for name, amount in (joules | by_grid).items():
                 sums[name] += amount
             if last:
@@ -264,13 +279,13 @@ class World:
     ) -> InputError:
         """The cause of a round of too many changes: a transfer that takes most of it, else the table that changes most;
         `changes` is {table: next_change_s}."""
-        start_s, makespan_s = times.start_s, times.makespan_s
+        start_s, makespan_s, flights = times.start_s, times.makespan_s, times.flights
         when = f"in the round that starts at {start_s:g} s and lasts {makespan_s:g} s"
-        sends = (times.status != Status.OUT) & (times.compute_s <= makespan_s)
-        comm_s = np.where(sends, times.comm_s, 0.0)
+        sends = (flights.status != Status.OUT) & (flights.computed_s <= times.end_s)
+        comm_s = np.where(sends, flights.comm_s, 0.0)
         slowest = int(comm_s.argmax())
         if 2 * comm_s[slowest] > makespan_s:
-            site = times.cohort[slowest]
+            site = flights.site[slowest]
             rate = f"{self.links.bandwidth_bps[site]:g} bit/s"
             return InputError(
                 "network",
@@ -308,20 +323,19 @@ def _on_one_calendar(
 
 
 class CohortPower:
-    """P_i(t) of some sites [k] of a world in a round from `start_s`, with the contract of base/series.py. It caches the
-    supply of the present step, so that a change of availability costs k sites instead of all N."""
+    """P_i(t) of some sites [k] of a world, distinct and within their budgets, up to a time, with the contract of
+    base/series.py. It caches the supply of the present step, so that a change of availability costs k sites instead of
+    all N."""
 
-    def __init__(self, world: World, sites: np.ndarray, start_s: float):
+    def __init__(self, world: World, sites: np.ndarray, until_s: float):
         self._world, self._sites = world, sites
-        until_s = start_s + world.deadline_s
         self._available = [part.among(sites, until_s) for part in world.availability]
-        self._spent = np.broadcast_to(world.out_of_budget, len(world))[sites]
         self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 
     def at(self, clock_s: float) -> np.ndarray:
         """P_i(t), [k]; 0 where a site is out."""
         if not self._from_s <= clock_s < self._until_s:
-            self._supplied = np.where(self._spent, 0.0, self._world.supplied(clock_s)[self._sites])
+            self._supplied = self._world.supplied(clock_s)[self._sites]
             self._from_s, self._until_s = clock_s, self._world.supply.next_change_s(clock_s)
         power = self._supplied
         for part in self._available:
@@ -335,6 +349,26 @@ class CohortPower:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
         return min(part.next_change_s(clock_s) for part in (self._world.supply, *self._available))
+
+
+def checked_length_s(round: int, length_s: float) -> float:
+    """The length of a round. InputError where it is beyond all that an input can mean."""
+    if length_s > LONGEST_ROUND_S:
+        raise InputError(
+            "timing",
+            f"round {round} would last {length_s:g} s, more than ten simulated years",
+            "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
+        )
+    return length_s
+
+
+def _free_s(flights: Flights, end_s: float) -> np.ndarray:
+    """When the sites of flights have done with them, [f]: at the end of a round, or when they start again in it."""
+    free_s = np.full(len(flights), end_s)
+    order = np.lexsort((flights.start_s, flights.site))
+    again = np.flatnonzero(np.diff(flights.site[order]) == 0)
+    free_s[order[again]] = flights.start_s[order[again + 1]]
+    return free_s
 
 
 def _num_changes(next_change_s: Callable[[float], float], start_s: float, end_s: float) -> int:

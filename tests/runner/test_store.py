@@ -22,6 +22,7 @@ from hpctrip.runner.cache.trajectory import CacheFiles
 from hpctrip.runner.host import Host
 from hpctrip.runner.resume import start_resumed
 from hpctrip.runner.session import start_new
+from hpctrip.sim.flights import RoundTimes
 from hpctrip.sim.policies import POLICIES, Decision, Policy
 
 ROUNDS = 6
@@ -278,7 +279,7 @@ def key_of_round(run, round):
     key, samples = run.meta["learning_key"], run.sites["num_samples"].to_numpy()
     for row in run.history().rows[:round]:
         shares = samples[row.cohort.site].astype(float)
-        key = trajectory.key_after(key, row.round, row.cohort.site, shares / shares.sum())
+        key = trajectory.key_after(key, RoundTimes.recorded(row), shares / shares.sum())
     return key
 
 

@@ -22,6 +22,7 @@ from hpctrip.runner.cache.trajectory import (
     key_after,
     shrink,
 )
+from hpctrip.sim.flights import Flights, RoundTimes
 from hpctrip.sim.rounds import History, Status
 
 ROOT = "00" * 16
@@ -51,19 +52,35 @@ def cached_model(num_params=5):
     return Model(params, np.ones((2, num_params)) / 7, rows)
 
 
+def times(round, sites, **others):
+    """The times of a round in which these sites start and arrive, unless `others` say otherwise."""
+    fields = {"site": sites, "version": round - 1, "start_s": 0.0, "compute_s": 1.0, "comm_s": 1.0}
+    fields = fields | {"local_work": 1, "status": Status.ARRIVED} | others
+    columns = np.broadcast_arrays(*(np.array(values) for values in fields.values()))
+    return RoundTimes(round, 0.0, 2.0, Flights(*columns))
+
+
 def test_the_key_of_a_round_depends_on_its_training_and_not_on_the_order_of_sites():
-    key = key_after(ROOT, 1, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3]))
-    assert key == key_after(ROOT, 1, np.array([9, 4, 2]), np.array([0.3, 0.5, 0.2]))
+    def key(before, round, sites, weights, local_work=1, **others):
+        return key_after(before, times(round, sites, **others), np.array(weights), local_work)
+
+    usual = key(ROOT, 1, [4, 2, 9], [0.5, 0.2, 0.3])
+    assert usual == key(ROOT, 1, [9, 4, 2], [0.3, 0.5, 0.2])
+    assert usual == "41fd2705c0ba40ab536bbde5a7088905"  # that of rounds cached before there were flights
+    late, old = [Status.ARRIVED, Status.ARRIVED, Status.UNDER_WAY], [0, 0, -1]
     others = [
-        key_after(KEY, 1, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3])),
-        key_after(ROOT, 2, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3])),
-        key_after(ROOT, 1, np.array([4, 2, 8]), np.array([0.5, 0.2, 0.3])),
-        key_after(ROOT, 1, np.array([4, 2, 9]), np.array([0.5, 0.3, 0.2])),
-        key_after(ROOT, 1, np.array([4, 2]), np.array([0.5, 0.5])),
-        key_after(ROOT, 1, np.array([], dtype=np.int64), np.array([])),
-        key_after(ROOT, 1, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3]), local_work=2),
+        key(KEY, 1, [4, 2, 9], [0.5, 0.2, 0.3]),
+        key(ROOT, 2, [4, 2, 9], [0.5, 0.2, 0.3]),
+        key(ROOT, 1, [4, 2, 8], [0.5, 0.2, 0.3]),
+        key(ROOT, 1, [4, 2, 9], [0.5, 0.3, 0.2]),
+        key(ROOT, 1, [4, 2], [0.5, 0.5]),
+        key(ROOT, 1, [], []),
+        key(ROOT, 1, [4, 2, 9], [0.5, 0.2, 0.3], local_work=2),
+        key(ROOT, 1, [4, 2, 9], [0.5, 0.5, 0.0], status=late),
+        key(ROOT, 1, [4, 2, 9], [0.5, 0.2, 0.3], version=old),
+        key(ROOT, 1, [4, 2, 9], [0.5, 0.2, 0.3], version=[-1, 0, 0]),
     ]
-    assert len({key, *others}) == 1 + len(others) and all(len(other) == 32 for other in others)
+    assert len({usual, *others}) == 1 + len(others) and all(len(other) == 32 for other in others)
 
 
 @pytest.mark.parametrize("changed", [{}, {"eval_seen": 0, "eval_correct": 0, "eval_loss": math.nan}])
@@ -83,7 +100,7 @@ def test_the_outcome_of_a_cached_round_follows_the_order_of_the_cohort(cached_ro
     cohort = cached_round.row.cohort
     order = np.argsort(-cohort.site)
     arriving = np.flatnonzero(cohort.status[order] == Status.ARRIVED)
-    draft = Mock(cohort=cohort.site[order], arriving=arriving)
+    draft = Mock(cohort=cohort.site[order], times=times(1, cohort.site[order], status=cohort.status[order]))
     outcome = cached_round.outcome(draft, evaluated=False)
     assert 0 < len(arriving) < len(order) and outcome.eval_seen == 0
     assert outcome.train_loss[arriving].tolist() == cohort.train_loss[order][arriving].tolist()

@@ -133,7 +133,7 @@ def test_who_was_out_draws_nothing_and_who_is_late_draws_until_the_deadline(tmp_
     three = Steps(fractions=[[1], [1], [1]])
     late = world(three, tmp_path=tmp_path, outages="0,0,1000\n", faults={"deadline_s": 30.0})
     spent = billed(late, [10, 100, 10])
-    assert spent.status.tolist() == [Status.OUT, Status.LATE, Status.ARRIVED]
+    assert spent.flights.status.tolist() == [Status.OUT, Status.LATE, Status.ARRIVED]
     assert spent.compute_energy_j.tolist() == [0, 60_000, 20_000]
     assert spent.wait_energy_j.tolist() == [0, 0, 20 * 400]
     assert spent.comm_energy_j.tolist() == [0, 0, 0]
@@ -141,7 +141,7 @@ def test_who_was_out_draws_nothing_and_who_is_late_draws_until_the_deadline(tmp_
 
 def test_a_site_that_goes_out_while_it_computes_draws_nothing_until_it_returns(tmp_path):
     spent = billed(world(ONE, tmp_path=tmp_path, outages="0,4,14\n"), [10])
-    assert spent.compute_s.tolist() == [20]
+    assert spent.flights.compute_s.tolist() == [20]
     assert spent.compute_energy_j.tolist() == [20_000]
 
 
@@ -174,13 +174,13 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
     spent = billed(sites, np.linspace(10, 60, len(sites)), start_s)
     end_s = start_s + spent.makespan_s
     changes_s = np.arange(start_s // step_s, end_s // step_s + 2) * step_s
-    edges = np.concatenate([[start_s, end_s], start_s + spent.compute_s, changes_s])
+    edges = np.concatenate([[start_s, end_s], start_s + spent.flights.compute_s, changes_s])
     edges = np.unique(np.clip(edges, start_s, end_s))
     joules = np.zeros((2, len(sites)))
     for left_s, right_s in pairwise(edges):
         middle_s = (left_s + right_s) / 2
         power = sites.power_fraction(middle_s)
-        computing = middle_s < start_s + spent.compute_s
+        computing = middle_s < start_s + spent.flights.compute_s
         joules[0] += np.where(computing, sites.hardware.draw_w(power)[0], 0) * (right_s - left_s)
         joules[1] += np.where(computing, 0, sites.hardware.draw_w(power)[1]) * (right_s - left_s)
     assert spent.compute_energy_j == pytest.approx(joules[0], rel=1e-9)

@@ -291,7 +291,7 @@ def test_the_highest_power_is_not_the_highest_throughput(with_gpus):
     draft = rounds.begin(State())
     assert draft.cohort.tolist() == [1, 0, 2]  # by throughput 0 and 1 would tie, and 0 come first
     assert draft.view.throughput_fraction.tolist() == [0.5, 0.5, 0.25]
-    assert draft.times.compute_s.tolist() == [200, 200, 400]
+    assert draft.times.flights.compute_s.tolist() == [200, 200, 400]
 
 
 def test_the_score_weighs_power(with_gpus):

@@ -47,7 +47,7 @@ def timed(network, by_themselves_s, up_bytes):
     num_sites = len(by_themselves_s)
     world = build_world(num_sites, network=network, sent_fraction=up_bytes / 1.5e9)
     world = replace(world, links=links(by_themselves_s, network))
-    return world.times(1, 0.0, np.arange(num_sites), np.ones(num_sites)).comm_s.tolist()
+    return world.times(1, 0.0, np.arange(num_sites), np.ones(num_sites)).flights.comm_s.tolist()
 
 
 def test_the_aggregators_link_is_shared_by_the_cohort():
@@ -89,7 +89,7 @@ class OwnNetwork(Network):
 def test_a_transfer_of_another_network_takes_what_its_links_say_when_the_site_has_computed():
     world = build_world(3, network=OwnNetwork(update_bytes=0.0))
     times = world.times(1, 0.0, np.arange(3), np.array([50.0, 150.0, 99.0]))
-    assert times.comm_s.tolist() == [1, 10, 1] and times.makespan_s == 160
+    assert times.flights.comm_s.tolist() == [1, 10, 1] and times.makespan_s == 160
     assert [Profiler().view(world, t, History(), np.ones(3), 0).comm_s[0] for t in (0.0, 200.0)] == [1, 10]
 
 

@@ -81,7 +81,9 @@ def same(one, other):
 
 def test_updates_weigh_by_samples_or_the_same(unequal):
     draft = unequal(world()).begin(State())
-    assert draft.round == 1 and draft.cohort.tolist() == [0, 1, 2] and draft.arriving.tolist() == [0, 1, 2]
+    assert (
+        draft.round == 1 and draft.cohort.tolist() == [0, 1, 2] and draft.times.arriving.tolist() == [0, 1, 2]
+    )
     assert draft.weights.tolist() == [0.1, 0.3, 0.6]
     two = unequal(world()).draft(State(), draft.view, Decision(np.array([2, 0])))
     assert two.weights.tolist() == pytest.approx([6 / 7, 1 / 7])  # in the order of the cohort
@@ -92,8 +94,8 @@ def test_updates_weigh_by_samples_or_the_same(unequal):
 def test_only_those_that_arrive_have_weight(unequal):
     """600 samples take 1200 s, but only 700 s are waited: the others share the round 1 to 3."""
     draft = unequal(world(deadline_s=700.0)).begin(State())
-    assert draft.times.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
-    assert draft.weights.tolist() == [0.25, 0.75, 0.0] and draft.arriving.tolist() == [0, 1]
+    assert draft.times.flights.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
+    assert draft.weights.tolist() == [0.25, 0.75, 0.0] and draft.times.arriving.tolist() == [0, 1]
 
 
 # The row
@@ -146,7 +148,7 @@ def test_a_round_in_which_nobody_arrives_costs_the_deadline(unequal, tmp_path):
     dark = world(tmp_path, "0,0,50\n1,0,50\n2,0,50\n", deadline_s=40.0)
     rounds = unequal(dark)
     draft = rounds.begin(State())
-    assert draft.weights.tolist() == [0, 0, 0] and len(draft.arriving) == 0
+    assert draft.weights.tolist() == [0, 0, 0] and len(draft.times.arriving) == 0
     state, row = rounds.finish(draft, outcome(3, eval_seen=0, eval_correct=0, eval_loss=math.nan))
     assert state.clock_s == 40 and row.num_arrived == row.num_samples == 0
     assert row.cohort.status.tolist() == [Status.OUT] * 3
@@ -224,7 +226,7 @@ def test_a_recorded_round_finished_again_is_the_same_row(
         draft = rounds.begin(state)
         k, seen = len(draft.cohort), int(rng.integers(2)) * 100
         result = Outcome(
-            diverged=(rng.random(k) < 0.2) & (draft.times.status == Status.ARRIVED),
+            diverged=(rng.random(k) < 0.2) & (draft.times.flights.status == Status.ARRIVED),
             **{name: rng.uniform(0, 5, k) for name in SITE_REPORTS},
             mean_update_norm=float(rng.random()),
             update_cosine=float(rng.uniform(-1, 1)),

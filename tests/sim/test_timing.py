@@ -157,7 +157,7 @@ def test_without_surprises_the_clock_charges_what_was_predicted(
     charged = [sites.times(1, 0.0, order[:k], work_s) for k in range(1, num_sites + 1)]
     lengths_s = [times.makespan_s for times in charged]
     assert prefix_round_s(view, order, clock) == pytest.approx(lengths_s, rel=1e-12, abs=0)
-    arrived = [(times.status == Status.ARRIVED).sum() for times in charged]
+    arrived = [(times.flights.status == Status.ARRIVED).sum() for times in charged]
     assert prefix_in_time(view, order).tolist() == arrived
 
 
@@ -173,7 +173,9 @@ def test_without_surprises_a_site_of_a_cohort_returns_when_it_was_predicted(
     cohort = np.array(data.draw(st.permutations(range(num_sites))))[: data.draw(st.integers(1, num_sites))]
     sites = world(steady(power), clock, seed, **network)
     times = sites.times(1, 0.0, cohort, work_s)
-    back_s = np.where(times.status == Status.ARRIVED, times.compute_s + times.comm_s, np.inf)
+    back_s = np.where(
+        times.flights.status == Status.ARRIVED, times.flights.compute_s + times.flights.comm_s, np.inf
+    )
     assert return_s(seen(sites, work_s), len(cohort))[cohort] == pytest.approx(back_s, rel=1e-12, abs=0)
 
 

@@ -1,4 +1,4 @@
-"""The update of a site, and its state from round to round."""
+"""The update of a site."""
 
 from __future__ import annotations
 
@@ -37,35 +37,3 @@ class SiteUpdate:
         """Whether the update and its losses can be summed; False where training diverged."""
         losses = self.train_loss, self.loss_before, self.loss_after
         return all(abs(loss) < LARGEST_UPDATE for loss in losses) and self.magnitude < LARGEST_UPDATE
-
-
-class SiteState:
-    """State of the sites from round to round, at the host that trains them: one float32 row a site.
-
-    A row holds what compression lost of the site's updates, then the state of its optimiser; either length may be 0. It
-    never travels with the updates: blocks of such sites have fixed hosts (ranks/placement.py), and a checkpoint holds
-    every row.
-    """
-
-    def __init__(self, num_residual: int, num_optimizer: int, device: torch.device | str = "cpu"):
-        self._lengths = num_residual, num_optimizer
-        self._device = device
-        self.rows: dict[int, torch.Tensor] = {}
-        """[length] by site."""
-
-    @property
-    def length(self) -> int:
-        """Length of a row."""
-        return sum(self._lengths)
-
-    def of(self, site: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """(residual, optimiser's state) of a site, views to read and write; zero before its first round. None for a
-        part of length 0."""
-        if not self.length:
-            return None, None
-        if site not in self.rows:
-            import torch
-
-            self.rows[site] = torch.zeros(self.length, device=self._device)
-        residual, optimizer = self.rows[site].split(self._lengths)
-        return (residual if len(residual) else None), (optimizer if len(optimizer) else None)

@@ -16,13 +16,13 @@ from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.trajectory import (
     CachedRound,
     CacheFiles,
-    arrived_mask,
     key_after,
 )
 from hpctrip.runner.cache.writer import CacheWriter, round_key
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.loop import ResumePoint
-from hpctrip.sim.rounds import History
+from hpctrip.sim.flights import RoundTimes
+from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.step import Draft, Simulation, State
 
 POLL_S = 0.01, 0.5
@@ -69,10 +69,11 @@ def key_chain(key: str, simulation: Simulation, history: History) -> list[str]:
     """The keys after round 0, which is `key`, and after every round of a history."""
     keys = [key]
     for row in history.rows:
-        arrived = arrived_mask(row.cohort.status)
-        weights = simulation.weights(row.cohort.site, arrived)
-        sites = row.cohort.site[arrived]
-        keys.append(key_after(keys[-1], row.round, sites, weights[arrived], row.local_work))
+        times = RoundTimes.recorded(row)
+        weights = simulation.weights(row.cohort.site, times.flights.status == Status.ARRIVED)
+        keys.append(
+            key_after(keys[-1], times, weights * simulation.rounds.discounts(times.age), row.local_work)
+        )
     return keys
 
 

@@ -37,8 +37,9 @@ from hpctrip.record.checkpoint import Model, history_arrays
 from hpctrip.record.container import Arrays, Container
 from hpctrip.record.lock import is_at
 from hpctrip.record.schema import history_of
+from hpctrip.sim.flights import RoundTimes
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
-from hpctrip.sim.rounds import History, RoundRow, Status
+from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import Draft
 
 KEY_DIGITS = 32
@@ -61,15 +62,24 @@ _NO_TIME = {name: 0.0 for name in MEASURED if not name.endswith("_j")}
 """Wall times of a round that was taken from the cache."""
 
 
-def key_after(key: str, round: int, sites: np.ndarray, weights: np.ndarray, local_work: int = 1) -> str:
-    """The key of the round after the round of `key`, in which the updates of `sites` [m] arrived, in any order, and
-    counted with `weights` [m]; every site trained `local_work` times what [train] says."""
-    order = np.argsort(sites)
+def key_after(key: str, times: RoundTimes, weights: np.ndarray, local_work: int = 1) -> str:
+    """The key of a round after the round of `key`: of the flights that arrive in it, in any order, and count with
+    `weights` [f], and of those that are trained in it, with `local_work` times what [train] says."""
+    sites, order = times.flights.site, _arrivals(times)
     chained = hashlib.blake2b(bytes.fromhex(key), digest_size=KEY_DIGITS // 2)
-    chained.update(struct.pack("<qq", round, local_work))
+    chained.update(struct.pack("<qq", times.round, local_work))
     chained.update(sites[order].astype("<i8").tobytes())
     chained.update(weights[order].astype("<f8").tobytes())
+    if not np.array_equal(times.trained, times.arriving):  # as they are in synchronous rounds
+        chained.update(times.age[order].astype("<i8").tobytes())
+        chained.update(np.sort(sites[times.trained]).astype("<i8").tobytes())
     return chained.hexdigest()
+
+
+def _arrivals(times: RoundTimes) -> np.ndarray:
+    """Positions of the flights that arrive in a round, by site."""
+    arriving = times.arriving
+    return arriving[np.lexsort((times.age[arriving], times.flights.site[arriving]))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +93,7 @@ class CachedRound:
     def outcome(self, draft: Draft, evaluated: bool) -> Outcome:
         """The outcome of a round with the same key, in the order of its cohort; `evaluated` says whether its model is
         evaluated in it."""
-        cohort, k, arriving = self.row.cohort, len(draft.cohort), draft.arriving
-        arrived = np.flatnonzero(arrived_mask(cohort.status))
-        arrived = arrived[np.argsort(cohort.site[arrived])]
-        at = arrived[np.searchsorted(cohort.site[arrived], draft.cohort[arriving])]
+        k, arriving, at = len(draft.cohort), _arrivals(draft.times), _arrivals(RoundTimes.recorded(self.row))
         recorded, diverged = Outcome.recorded(self.row), np.zeros(k, dtype=bool)
         reports = {name: np.full(k, math.nan) for name in SITE_REPORTS}
         diverged[arriving] = recorded.diverged[at]
@@ -96,11 +103,6 @@ class CachedRound:
         return replace(
             recorded, diverged=diverged, **reports, train_wall_s=np.zeros(k), measured=_NO_TIME, **evaluation
         )
-
-
-def arrived_mask(status: np.ndarray) -> np.ndarray:
-    """Whether each site's update arrived, [k] bool, from the status of each. A diverged update did arrive."""
-    return (status == Status.ARRIVED) | (status == Status.DIVERGED)
 
 
 _HINT = "remove it: it will be made again"

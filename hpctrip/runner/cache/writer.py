@@ -47,8 +47,7 @@ class CacheInput(Component):
 
 def round_key(draft: Draft, before: str) -> str:
     """The key of a round that follows the round of the key `before`."""
-    arriving = draft.arriving
-    return key_after(before, draft.round, draft.cohort[arriving], draft.weights[arriving], draft.local_work)
+    return key_after(before, draft.times, draft.weights * draft.discounts, draft.local_work)
 
 
 class CacheWriter:

@@ -275,7 +275,9 @@ class FedZero(Policy):
         nothing but the history has to be remembered."""
 
         def add(count: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
-            return count + np.bincount(np.concatenate([row.cohort.site for row in rows]), minlength=num_sites)
+            return count + np.bincount(
+                np.concatenate([row.cohort.site[: row.num_sites] for row in rows]), minlength=num_sites
+            )
 
         count = history.running(("fedzero rounds", num_sites), np.zeros(num_sites), add)
         above = np.maximum(count - count.mean(), 1.0)

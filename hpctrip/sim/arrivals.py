@@ -1,0 +1,182 @@
+"""Kinds of rounds: which sites start in a round, whose updates are in its mean, and when it ends.
+
+A kind turns the policy's decision into the flights (flights.py) of a round. In a synchronous round, those that start
+also arrive. The others walk through the `Events` of a round in the order of simulated time and leave flights under way,
+which the next round finds. Everything else, from training to the bill, is the same for all kinds. Shapes: N sites, f
+flights.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import astuple, dataclass
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+
+from hpctrip.base.errors import InputError
+from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.flights import Flights, RoundTimes, State
+from hpctrip.sim.policies.base import Decision
+from hpctrip.sim.rounds import Status
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World, checked_length_s
+
+
+class Rounds(Component):
+    """Base of all kinds of rounds."""
+
+    leaves_flights: ClassVar[bool] = True
+    """Whether updates may arrive in a later round than that in which their sites start."""
+
+    def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
+        """The round after `state`: its flights, what becomes of them in it, and its length. `work_s` is c_i of all
+        sites [N]. A site starts at most once in a round, as random streams are those of a site and a round."""
+        raise NotImplementedError
+
+    def discounts(self, age: np.ndarray) -> np.ndarray:
+        """Factors in [0, 1] of the weights p_i of updates that arrive so many rounds after they started, [f]."""
+        return np.ones(len(age))
+
+    def check(self, timing: Timing) -> None:
+        """InputError where a flight would have no time of its own, which it needs in order to end in another round."""
+        if self.leaves_flights and (timing.clock != "straggler" or timing.compute == "measured"):
+            measured = timing.compute == "measured"
+            key = 'timing.compute = "measured"' if measured else f'timing.clock = "{timing.clock}"'
+            hint = 'use compute = "modelled"' if measured else 'use clock = "straggler"'
+            problem = (
+                f"gives a site no time of its own before it has trained, which {config_key('rounds', self)}"
+            )
+            raise InputError(key, f"{problem} needs", f"{hint}, or synchronous rounds")
+
+
+ROUNDS = Registry("rounds", default="synchronous", required=Rounds.times, added=True)
+
+
+@ROUNDS.add
+class Synchronous(Rounds):
+    """All sites of the cohort start together, and the aggregator waits for each of them (FedAvg), or for those that
+    are back by the deadline."""
+
+    kind = "synchronous"
+    leaves_flights = False
+
+    def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
+        """All that start arrive, or are given up."""
+        return world.times(state.round + 1, state.clock_s, decision.cohort, work_s, decision.local_work)
+
+
+SYNCHRONOUS = Synchronous()
+
+
+@dataclass
+class Flight:
+    """One of the `Flights`, while a round is being simulated."""
+
+    site: int
+    version: int
+    start_s: float
+    compute_s: float
+    comm_s: float
+    local_work: int
+    status: int
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the end of its transfer is known."""
+        return not np.isnan(self.comm_s)
+
+
+class Events:
+    """The events of one round in the order of simulated time; simultaneous ones in that of sites.
+
+    A site computes; its transfer then takes the aggregator's link, which serves transfers first come, first served; and
+    the update is at the aggregator, or is given up at the flight's deadline. It is part of a round when the kind of
+    rounds receives it.
+    """
+
+    def __init__(self, world: World, state: State, decision: Decision, work_s: np.ndarray):
+        """`work_s` is c_i of all sites [N] with the local work of the decision."""
+        self._world, self._state, self._decision, self._work_s = world, state, decision, work_s
+        self._wan = cache(lambda version: world.faults.wan(version + 1, len(world), world.seed))
+        self.clock_s = state.clock_s
+        """Simulated time of the last event."""
+        last = state.history.last
+        self._link_free_s = last.link_free_s if last else np.nan
+        self._earlier = [
+            Flight(*row) for row in zip(*(a.tolist() for a in vars(state.flights).values()), strict=True)
+        ]
+        self._started: list[Flight] = []
+        self._queue: list[tuple[float, int, int, Flight]] = []  # (time, site, version): no two are equal
+        for flight in self._earlier:
+            self._await(flight)
+
+    @property
+    def under_way(self) -> list[Flight]:
+        """Flights that have not been received: those of earlier rounds first."""
+        return [flight for flight in (*self._earlier, *self._started) if flight.status == Status.UNDER_WAY]
+
+    def start(self, sites: np.ndarray) -> int:
+        """Let those of `sites` start now that have no flight under way and have not started in this round. Returns the
+        number of those that do: sites that are out are not asked."""
+        busy = {flight.site for flight in (*self.under_way, *self._started)}
+        sites = np.array([site for site in sites.tolist() if site not in busy], dtype=np.int64)
+        if not len(sites):
+            return 0
+        asked = self._world.available(self.clock_s)[sites] > 0
+        compute_s = np.full(len(sites), np.inf)
+        compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s)
+        alone_s = self._world.transfers(self.clock_s, sites).alone_s
+        comm_s = np.where(np.isfinite(compute_s), np.nan, alone_s)  # known when it has computed
+        status = np.where(asked, Status.UNDER_WAY, Status.OUT)
+        version, work = self._state.round, self._decision.local_work
+        for site, *own_s, fate in zip(
+            *map(np.ndarray.tolist, (sites, compute_s, comm_s, status)), strict=True
+        ):
+            flight = Flight(site, version, self.clock_s, *own_s, work, fate)
+            self._started.append(flight)
+            if fate == Status.UNDER_WAY:
+                self._await(flight)
+        return int(asked.sum())
+
+    def next_end(self) -> Flight | None:
+        """Go on to the next flight that has come to its end, and return it; None where there is none."""
+        while self._queue:
+            time_s, *_, flight = heapq.heappop(self._queue)
+            self.clock_s = max(self.clock_s, time_s)
+            if flight.is_sent:
+                return flight
+            self._send(flight)
+            self._await(flight)
+        return None
+
+    def receive(self, flight: Flight) -> None:
+        """Take a flight that has come to its end into this round."""
+        late = flight.compute_s + flight.comm_s > self._world.deadline_s
+        lost = self._wan(flight.version)[0][flight.site]
+        flight.status = Status.LATE if late else Status.LOST if lost else Status.ARRIVED
+
+    def times(self) -> RoundTimes:
+        """The round, which ends now; at the deadline where nothing has happened in it."""
+        world, state, flights = self._world, self._state, [*self._started, *self._earlier]
+        waited_s = self.clock_s - state.clock_s
+        length_s = checked_length_s(state.round + 1, waited_s if waited_s > 0 else world.deadline_s)
+        columns = zip(*map(astuple, flights), strict=True)
+        return RoundTimes(
+            state.round + 1, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s
+        )
+
+    def _await(self, flight: Flight) -> None:
+        """Put the next event of a flight into the queue: its end, where that is known, or the end of its computing."""
+        next_s = flight.start_s + flight.compute_s + (flight.comm_s if flight.is_sent else 0.0)
+        next_s = min(next_s, flight.start_s + self._world.deadline_s)
+        heapq.heappush(self._queue, (next_s, flight.site, flight.version, flight))
+
+    def _send(self, flight: Flight) -> None:
+        """Begin the transfer of a site that has computed."""
+        alone_s, link_s = self._world.transfers(self.clock_s, np.array([flight.site]))
+        extra_s = self._wan(flight.version)[1][flight.site]
+        if link_s > 0:
+            self._link_free_s = np.fmax(self.clock_s, self._link_free_s) + link_s
+        flight.comm_s = float(np.fmax(alone_s[0], self._link_free_s - self.clock_s) + extra_s)
