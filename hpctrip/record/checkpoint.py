@@ -43,7 +43,7 @@ class Model:
     slots: np.ndarray
     """State of the server optimiser, float64 [num_slots, P]."""
     site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """{site: float32 state that the site keeps between rounds} (`learn.site_state.SiteState`); empty where none
+    """{site: float32 state that the site keeps between rounds} (`learn.engines.base.SiteState`); empty where none
     does."""
     updates: Mapping[int, np.ndarray] = field(default_factory=dict)
     """{site: its update that is under way, float32} (the same class)."""

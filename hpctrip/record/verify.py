@@ -51,10 +51,9 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
         for i in unequal(recorded, expected):
             problems[i].append(f"{name} is {recorded[i]:g}, {how} {expected[i]:g}")
     timing = Timing.model_construct(clock=clock)
-    is_synchronous = run.setting("rounds.kind", SYNCHRONOUS.kind) == SYNCHRONOUS.kind
     awaited: set[tuple[int, int]] = set()
     for row, texts in zip(rows, problems, strict=True):
-        times = _times(row, timing, deadline_s or math.inf, is_synchronous)
+        times = _times(row, timing, deadline_s or math.inf, is_synchronous(run))
         flights = _flights(row, awaited)
         for text in (*texts, *_measured(row), *_cohort(row), *flights, *times, *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)
@@ -73,10 +72,16 @@ def unequal(recorded: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12
     return np.flatnonzero(~same)
 
 
+def is_synchronous(run: Run) -> bool:
+    """Whether all that start in a round of this run also end in it."""
+    return run.setting("rounds.kind", SYNCHRONOUS.kind) == SYNCHRONOUS.kind
+
+
 def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, str]]:
     """(column of /rounds that follows from others, its values [R] according to these, how it follows)."""
     rounds, cohorts = run.rounds, [row.cohort for row in rows]
-    yield "num_sites", [(cohort.age == 0).sum() for cohort in cohorts], "its cohort's is"
+    if is_synchronous(run):  # else sites of the cohort may be under way already
+        yield "num_sites", [len(cohort.site) for cohort in cohorts], "its cohort's is"
     yield "num_arrived", [(cohort.status == Status.ARRIVED).sum() for cohort in cohorts], "its cohort's is"
     for name in ("num_samples", *SPENT):
         yield name, [getattr(cohort, name).sum() for cohort in cohorts], "its cohort's sum is"
@@ -130,7 +135,7 @@ def _flights(row: RoundRow, awaited: set[tuple[int, int]]) -> Iterator[str]:
     awaited.update(flight for flight, flies in zip(flights, under_way, strict=True) if flies)
 
 
-def _times(row: RoundRow, timing: Timing, deadline_s: float, is_synchronous: bool) -> Iterator[str]:
+def _times(row: RoundRow, timing: Timing, deadline_s: float, waits_for_all: bool) -> Iterator[str]:
     """Contradictions of status and, where rounds are synchronous, makespan (Eq. 7, by the clock that the input names)
     and straggler to the times of the cohort."""
     cohort, status = row.cohort, row.cohort.status
@@ -141,7 +146,7 @@ def _times(row: RoundRow, timing: Timing, deadline_s: float, is_synchronous: boo
     late = asked & (finish_s > deadline_s) & (status != Status.UNDER_WAY)
     for site in cohort.site[late != (status == Status.LATE)]:
         yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
-    if not is_synchronous:
+    if not waits_for_all:
         return
     expected = timing.makespan_s(cohort.compute_s, cohort.comm_s, status, deadline_s)
     if unequal(row.makespan_s, expected).size:

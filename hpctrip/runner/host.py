@@ -21,7 +21,7 @@ from hpctrip.config.component import config_key
 from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, magnitude_of, mean_update, origin
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
-from hpctrip.learn.engines.base import SiteUpdate
+from hpctrip.learn.engines.base import SiteState, SiteUpdate
 from hpctrip.learn.engines.choice import choose
 from hpctrip.learn.engines.steps import seed_draws, seed_generators, state_length, views
 from hpctrip.learn.evaluate import eval_batches, evaluate
@@ -37,7 +37,6 @@ from hpctrip.learn.params import (
     num_integers,
 )
 from hpctrip.learn.params import num_params as count_params
-from hpctrip.learn.site_state import NUM_PACKED, Arrival, SiteState
 from hpctrip.learn.task import Task, checked_model
 from hpctrip.learn.trial import Trial
 from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
@@ -158,7 +157,7 @@ class Host:
         if self.fixed_hosts is not None:
             self.memory.rows = self._scattered(model and model.site_states, hosts[self.fixed_hosts])
         if self.experiment.rounds.leaves_flights:  # any host may keep the update of a site
-            self.memory.updates = self._scattered(
+            self.memory.under_way = self._scattered(
                 model and model.updates, hosts[np.arange(self.num_sites) % len(hosts)]
             )
         return params.to(self.device)
@@ -171,7 +170,7 @@ class Host:
         """The model with parameters `params` [P + B], at rank 0; None elsewhere. Inverse of `restore`, a collective."""
         ranks = self.ranks
         slots, rows = ranks.collect(self.slots), ranks.gather_rows(self.memory.rows)
-        updates = ranks.gather_rows(self.memory.updates) if self.experiment.rounds.leaves_flights else {}
+        updates = ranks.gather_rows(self.memory.under_way) if self.experiment.rounds.leaves_flights else {}
         if not ranks.is_aggregator:
             return None
         held = ({site: row.cpu().numpy() for site, row in each.items()} for each in (rows, updates))
@@ -184,12 +183,13 @@ class Host:
         if shapes != expected:
             problem = f"holds a model and slots of shapes {shapes}, those of this run have {expected}"
             raise InputError(str(place), problem, hint)
-        of_updates = len(self.initial_params) + NUM_PACKED
-        for rows, length in ((model.site_states, self.memory.length), (model.updates, of_updates)):
-            for site, row in rows.items():
-                if not 0 <= site < self.num_sites or row.shape != (length,):
-                    problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {length}"
-                    raise InputError(str(place), f"{problem}, sites are 0 to {self.num_sites - 1}", hint)
+        update_length = len(self.initial_params) + self.memory.NUM_LOSSES
+        rows = [(site, row, self.memory.length) for site, row in model.site_states.items()]
+        rows += [(site, row, update_length) for site, row in model.updates.items()]
+        for site, row, length in rows:
+            if not 0 <= site < self.num_sites or row.shape != (length,):
+                problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {length}"
+                raise InputError(str(place), f"{problem}, sites are 0 to {self.num_sites - 1}", hint)
 
     @cached_property
     def fixed_hosts(self) -> np.ndarray | None:
@@ -205,23 +205,24 @@ class Host:
         tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
         last, start = slice(len(params) - self.num_integers, None), origin(params, self.num_params)
-        integers, weights = params[last], assignment.weights * assignment.discounts
+        integers = params[last]
         constant = constants(self.model) if self.constants_digest else {}
         versions = {name: tensor._version for name, tensor in constant.items()}
         self.meter.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
-            arrivals = chain(self._kept(assignment, start), self._trained(assignment, params, tally))
-            for position, delta, magnitude, reports in arrivals:
-                if delta is None or not self.partial.add(delta, float(weights[position]), magnitude):
-                    tally.note("diverged", reports["diverged"] or 1, position)
+            arriving = chain(self._kept(assignment, start), self._trained(assignment, params, start, tally))
+            for position, update in arriving:
+                weight = float(assignment.weights[position] * assignment.discounts[position])
+                if not update.usable or not self.partial.add(update.delta, weight, update.magnitude):
+                    tally.note("diverged", self._culprit(update), position)
                     continue
-                norms[position] = reports["update_norm"]
+                norms[position] = torch.linalg.vector_norm(update.delta[: self.num_params])
                 if self.num_integers:
-                    integers = integers.maximum(start[last] + delta[last])
+                    integers = integers.maximum(start[last] + update.delta[last])
                 for name in LOSSES:
-                    tally.note(name, reports[name], position)
+                    tally.note(name, getattr(update, name), position)
             # a GPU is waited for once, not once a site
             tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
@@ -235,8 +236,18 @@ class Host:
         self.meter.lap("train")
         return self.partial.vector, integers.long().cpu().numpy()
 
-    def _trained(self, assignment: Assignment, params: torch.Tensor, tally: Tally) -> Iterator[Arrival]:
-        """Train this rank's blocks. Yields the updates that arrive in this round, and keeps those that arrive later."""
+    def _kept(self, assignment: Assignment, start: torch.Tensor) -> Iterator[tuple[int, SiteUpdate]]:
+        """(position, update) of the flights of earlier rounds that arrive in this one and that this rank has kept.
+        Updates that will not arrive any more are forgotten."""
+        for position in assignment.ended:
+            update = self.memory.taken(int(assignment.cohort[position]), start, self.num_params)
+            if update and assignment.weights[position] > 0:
+                yield position, update
+
+    def _trained(
+        self, assignment: Assignment, params: torch.Tensor, start: torch.Tensor, tally: Tally
+    ) -> Iterator[tuple[int, SiteUpdate]]:
+        """Train this rank's blocks. (position, update) of those that arrive in this round; the others are kept."""
         round, times = assignment.round, assignment.local_work
         hosted = assignment.hosted(self.ranks.rank - self.ranks.hosts.start)
         cohort, visited = assignment.cohort.tolist(), assignment.visited.tolist()
@@ -248,40 +259,26 @@ class Host:
             optimizers = [self.memory.of(site)[1] for site in sites]
             before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
             updates = self.engine.train(params, block_visits, optimizers)
-            for position, site in zip(block.tolist(), sites, strict=True):
+            for position, site in zip(block, sites, strict=True):
                 if self.experiment.workload.has_own_model:  # the others draw nothing
                     seed_draws(self.device, self.seed, round, site)
-                update = next(updates)
+                update = self._sent(site, next(updates), round)
                 tally.note("train_wall_s", update.wall_s, position)
-                arrival = self._arrival(position, site, update, round)
-                if arrival.delta is None and site in before:  # what is not summed changes no state
+                if not update.usable and site in before:  # what is not summed changes no state
                     self.memory.rows[site] = before[site]
                 if assignment.weights[position] > 0:
-                    yield arrival
+                    yield position, update
                 else:
-                    self.memory.keep(site, arrival, origin(params, self.num_params), self.num_params)
+                    self.memory.keep(site, update, start, self.num_params)
 
-    def _arrival(self, position: int, site: int, update: SiteUpdate, round: int) -> Arrival:
-        """The update of a site as it arrives, compressed."""
+    def _sent(self, site: int, update: SiteUpdate, round: int) -> SiteUpdate:
+        """The update of a site, compressed as it arrives; as it is where training diverged."""
         compression, residual = self.experiment.compression, self.memory.of(site)[0]
-        arriving, magnitude = update.delta, update.magnitude
-        if update.usable and not compression.lossless:
-            sent = compression.send(arriving[: self.num_params], self.seed, round, site, residual)
-            arriving = torch.cat([sent, arriving[self.num_params :]]) if self.num_buffers else sent
-            magnitude = float(magnitude_of(arriving, self.num_params))
-        if not (update.usable and magnitude < LARGEST_UPDATE):
-            return Arrival(position, None, None, {"diverged": self._culprit(update)})
-        losses = {name: getattr(update, name) for name in LOSSES}
-        norm = torch.linalg.vector_norm(arriving[: self.num_params])
-        return Arrival(position, arriving, magnitude, {"diverged": 0, "update_norm": norm, **losses})
-
-    def _kept(self, assignment: Assignment, start: torch.Tensor) -> Iterator[Arrival]:
-        """The updates of earlier rounds that this rank has kept and that arrive in this one; those that will not arrive
-        any more are forgotten."""
-        for position in assignment.ended:
-            arrival = self.memory.taken(int(assignment.cohort[position]), position, start, self.num_params)
-            if arrival and assignment.weights[position] > 0:
-                yield arrival
+        if compression.lossless or not update.usable:
+            return update
+        sent = compression.send(update.delta[: self.num_params], self.seed, round, site, residual)
+        arriving = torch.cat([sent, update.delta[self.num_params :]]) if self.num_buffers else sent
+        return replace(update, delta=arriving, magnitude=float(magnitude_of(arriving, self.num_params)))
 
     def _culprit(self, update: SiteUpdate) -> int:
         """Number of the first part of an unusable update that is not finite or too large: 1 for the loss, then the

@@ -109,7 +109,7 @@ class RoundRow:
     clock_start_s: float = column("simulated time at the round's start", "s")
     clock_s: float = column("simulated time at the round's end", "s")
     makespan_s: float = column("simulated duration of the round (Eq. 7)", "s")
-    num_sites: int = column("cohort size k: sites that were to start", "sites", "i8")
+    num_sites: int = column("cohort size k: sites that the policy chose", "sites", "i8")
     num_arrived: int = column("sites whose updates were averaged", "sites", "i8")
     voted_num_sites: int = column("k* of the policy's search (0: it has none)", "sites", "i8")
     straggler: int = column("site that finished last", "1", "i8")

@@ -28,7 +28,7 @@ from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.quantities import SPENT
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
+from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
@@ -46,20 +46,23 @@ class Draft:
     world: World
     """The world in this round: sites that have spent a budget are out."""
     view: SiteView
+    decision: Decision
     times: RoundTimes
     """The flights of the round and their times."""
-    candidates: Candidates | None
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
     discounts: np.ndarray
     """Factors in [0, 1] by which these weights are lowered, because an update is old."""
-    local_work: int
-    """Training of each site that starts, as a multiple of that of [train]."""
 
     @property
     def cohort(self) -> np.ndarray:
         """Site indices of the flights."""
         return self.times.flights.site
+
+    @property
+    def local_work(self) -> int:
+        """Training of each site that starts, as a multiple of that of [train]."""
+        return self.decision.local_work
 
     @property
     def work_s(self) -> np.ndarray:
@@ -139,11 +142,11 @@ class Simulation:
 
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this decision."""
-        work, world = decision.local_work, self.world.after(state.history)
-        times = self.rounds.times(world, state, decision, work * view.work_s)
+        world = self.world.after(state.history)
+        times = self.rounds.times(world, state, decision, decision.local_work * view.work_s)
         weights = self.weights(times.flights.site, times.flights.status == Status.ARRIVED)
         discounts = self.rounds.discounts(times.age)
-        return Draft(state, world, view, times, decision.candidates, weights, discounts, work)
+        return Draft(state, world, view, decision, times, weights, discounts)
 
     def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
         """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
@@ -175,6 +178,7 @@ class Simulation:
         if draft.world.timing.compute == "measured":
             draft = _of_measured_work(draft, outcome.train_wall_s)
         before, times, flights, loss = draft.before, draft.times, draft.times.flights, outcome.eval_loss
+        candidates = draft.decision.candidates
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         status = np.where(outcome.diverged, Status.DIVERGED, flights.status)
         weights = self.weights(flights.site, status == Status.ARRIVED)
@@ -190,9 +194,9 @@ class Simulation:
             clock_start_s=before.clock_s,
             clock_s=clock_s,
             makespan_s=times.makespan_s,
-            num_sites=int((cohort.age == 0).sum()),
+            num_sites=len(draft.decision.cohort),
             num_arrived=int(arrived.sum()),
-            voted_num_sites=draft.candidates.vote if draft.candidates else 0,
+            voted_num_sites=candidates.vote if candidates else 0,
             straggler=int(cohort.site[times.straggler]),
             straggler_compute_s=float(flights.compute_s[times.straggler]),
             straggler_comm_s=float(flights.comm_s[times.straggler]),
@@ -217,7 +221,7 @@ class Simulation:
             link_free_s=times.link_free_s,
             samples_per_wall_j=visits.sum() / measured["wall_j"] if measured["wall_j"] > 0 else math.nan,
             cohort=cohort,
-            candidates=draft.candidates,
+            candidates=candidates,
         )
         rows = (*before.history.rows[-DEPTH:], row)
         return replace(row, noise_ratio=noise_ratio(rows), update_curvature=curvature(rows))

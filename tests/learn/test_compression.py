@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hpctrip.base.rng import stream
 from hpctrip.learn.compression import COMPRESSIONS, QSGD, Half, Int8, TopK, Uncompressed
-from hpctrip.learn.site_state import SiteState
+from hpctrip.learn.engines.base import SiteState
 
 VALUES = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=60)
 FEW = settings(max_examples=40)

@@ -42,7 +42,7 @@ TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
 UPDATE = "HPCTRIP_UPDATE_GOLDEN"
 FIXED = ("policy.kind=goodput", "power.kind=constant")
 ADAPTIVE = (*FIXED, "policy.local_work=adaptive")
-MOST_RECORDS, MOST_FILES = 15, 20
+MOST_RECORDS, MOST_FILES = 16, 20
 STARTS = re.compile(r".*/hpctrip/((cli|runner|ranks|record)/.*\.py)")
 """The files through which a run is started and recorded, besides those of what it simulates and trains."""
 

@@ -103,16 +103,16 @@ def test_fedadam_starts_from_tau_also_where_nobody_arrived_in_the_first_round(tr
 @pytest.fixture
 def diverging(monkeypatch):
     """`diverging(sites)`: those sites send back updates that are not numbers."""
-    honest = Host._add
+    honest = Host._sent
 
     def install(sites):
-        def add(self, site, update, round, weight):
+        def sent(self, site, update, round):
             if site in sites:
                 update.delta[0] = torch.nan
                 update = replace(update, magnitude=float(largest(update.delta)))
-            return honest(self, site, update, round, weight)
+            return honest(self, site, update, round)
 
-        monkeypatch.setattr(Host, "_add", add)
+        monkeypatch.setattr(Host, "_sent", sent)
 
     return install
 

@@ -1,11 +1,13 @@
-"""The update of a site."""
+"""The update of a site, and its state from round to round."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hpctrip.learn.aggregate import LARGEST_UPDATE
+import numpy as np
+
+from hpctrip.learn.aggregate import LARGEST_UPDATE, magnitude_of
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +35,68 @@ class SiteUpdate:
     """Wall time of training this site (a block's time divided by samples, where sites train together)."""
 
     @property
+    def losses(self) -> tuple[float, float, float]:
+        """The three losses."""
+        return self.train_loss, self.loss_before, self.loss_after
+
+    @property
     def usable(self) -> bool:
         """Whether the update and its losses can be summed; False where training diverged."""
-        losses = self.train_loss, self.loss_before, self.loss_after
-        return all(abs(loss) < LARGEST_UPDATE for loss in losses) and self.magnitude < LARGEST_UPDATE
+        return all(abs(loss) < LARGEST_UPDATE for loss in self.losses) and self.magnitude < LARGEST_UPDATE
+
+
+class SiteState:
+    """State of the sites from round to round, at the host that trains them: one float32 row a site.
+
+    A row holds what compression lost of the site's updates, then the state of its optimiser; either length may be 0. It
+    never travels with the updates: blocks of such sites have fixed hosts (ranks/placement.py), and a checkpoint holds
+    every row.
+
+    Another row, at any host, is an update that is under way to a later round: its delta, where the values of buffers
+    stand for their changes, because the model from which they differ will be gone, and its losses, bit for bit.
+    """
+
+    NUM_LOSSES = 6
+    """float32 entries that hold the three losses, float64."""
+
+    def __init__(self, num_residual: int, num_optimizer: int, device: torch.device | str = "cpu"):
+        self._lengths = num_residual, num_optimizer
+        self._device = device
+        self.rows: dict[int, torch.Tensor] = {}
+        """[length] by site."""
+        self.under_way: dict[int, torch.Tensor] = {}
+        """[P + B + NUM_LOSSES] by site."""
+
+    @property
+    def length(self) -> int:
+        """Length of a row."""
+        return sum(self._lengths)
+
+    def of(self, site: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """(residual, optimiser's state) of a site, views to read and write; zero before its first round. None for a
+        part of length 0."""
+        if not self.length:
+            return None, None
+        if site not in self.rows:
+            import torch
+
+            self.rows[site] = torch.zeros(self.length, device=self._device)
+        residual, optimizer = self.rows[site].split(self._lengths)
+        return (residual if len(residual) else None), (optimizer if len(optimizer) else None)
+
+    def keep(self, site: int, update: SiteUpdate, start: torch.Tensor, num_params: int) -> None:
+        """Keep an update, which differs from `start` [P + B], for a later round."""
+        import torch
+
+        delta = update.delta.clone()
+        delta[num_params:] += start[num_params:]
+        losses = torch.from_numpy(np.array(update.losses).view(np.float32))
+        self.under_way[site] = torch.cat([delta, losses.to(delta)])
+
+    def taken(self, site: int, start: torch.Tensor, num_params: int) -> SiteUpdate | None:
+        """The update that this rank has kept for a site, as it differs from `start` [P + B]; None where it has none."""
+        if (row := self.under_way.pop(site, None)) is None:
+            return None
+        delta, losses = row[: len(start)], row[len(start) :].cpu().numpy().view(np.float64)
+        delta[num_params:] -= start[num_params:]
+        return SiteUpdate(delta, float(magnitude_of(delta, num_params)), *losses.tolist(), wall_s=0.0)

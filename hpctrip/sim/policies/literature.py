@@ -276,7 +276,7 @@ class FedZero(Policy):
 
         def add(count: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
             return count + np.bincount(
-                np.concatenate([row.cohort.site[: row.num_sites] for row in rows]), minlength=num_sites
+                np.concatenate([row.cohort.site[row.cohort.age == 0] for row in rows]), minlength=num_sites
             )
 
         count = history.running(("fedzero rounds", num_sites), np.zeros(num_sites), add)

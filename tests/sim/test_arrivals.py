@@ -1,0 +1,219 @@
+"""Rounds that leave flights under way: who starts and arrives when, and what it costs, on worlds checked by hand."""
+
+import runpy
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import Steps, faults, links
+from worlds import world as build_world
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import GB, J_PER_KWH
+from hpctrip.sim.arrivals import SYNCHRONOUS
+from hpctrip.sim.energy import Accounts
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.quantities import SPENT
+from hpctrip.sim.rounds import Status
+from hpctrip.sim.step import State
+from hpctrip.sim.timing import Timing
+
+
+def kind(name, **keys):
+    """A kind of rounds of the plug-in."""
+    return runpy.run_path(str(Path(__file__).parents[1] / "delayed.py"))[name](**keys)
+
+
+def rounds(simulated, number):
+    """The rows of the first rounds, and the state after them."""
+    state = State()
+    for _ in range(number):
+        draft = simulated.begin(state)
+        state, _ = simulated.finish(draft, Outcome.assumed(np.ones(len(draft.cohort)), 0.5))
+    return state.history.rows, state
+
+
+def told(row):
+    """{(site, round in which it started): fate} of a round's flights."""
+    flights = zip(row.cohort.site.tolist(), row.round - row.cohort.age, row.cohort.status, strict=True)
+    return {(site, start): Status(status).name for site, start, status in flights}
+
+
+@pytest.fixture
+def three(simulation):
+    """`three(rounds, ...)`: rounds of three sites, with 10, 20 and 30 s of work and 1 s of communication."""
+
+    def build(rounds, **others):
+        world = build_world(3, 2e8, timing=Timing(seconds_per_sample=1.0))
+        return simulation(replace(world, **others), num_visits=np.array([10, 20, 30]), rounds=rounds)
+
+    return build
+
+
+def test_an_update_that_is_delayed_by_one_arrives_one_round_after_its_start(three):
+    (first, second, third), _ = rounds(three(kind("DelayedByOne")), 3)
+    assert told(first) == {(0, 1): "UNDER_WAY", (1, 1): "UNDER_WAY", (2, 1): "UNDER_WAY"}
+    assert first.makespan_s == 11 and (first.num_sites, first.num_arrived, first.num_samples) == (3, 0, 0)
+    assert told(second) == {(0, 1): "ARRIVED", (1, 1): "ARRIVED", (2, 1): "ARRIVED"}  # nobody was idle
+    assert second.clock_s == 31 and (second.num_arrived, second.num_samples) == (3, 60)
+    assert second.cohort.age.tolist() == [1, 1, 1] and second.cohort.start_s.tolist() == [0, 0, 0]
+    assert second.cohort.weight == pytest.approx([1 / 3] * 3) and first.cohort.weight.tolist() == [0, 0, 0]
+    assert told(third).keys() == {(0, 3), (1, 3), (2, 3)} and third.cohort.start_s.tolist() == [31, 31, 31]
+
+
+def test_a_site_that_is_back_starts_again_but_once_in_a_round(three):
+    (first, second), _ = rounds(three(kind("AsTheyCome", num=2)), 2)
+    assert told(first) == {(0, 1): "ARRIVED", (1, 1): "ARRIVED", (2, 1): "UNDER_WAY"}
+    assert first.clock_s == 21  # site 0 was back at 11, but has trained this model
+    assert told(second) == {(0, 2): "ARRIVED", (1, 2): "UNDER_WAY", (2, 2): "UNDER_WAY", (2, 1): "ARRIVED"}
+    assert second.clock_s == 32 and second.straggler == 0
+    assert second.cohort.start_s.tolist() == [21, 21, 31, 0]
+
+
+def test_the_weights_of_old_updates_are_lowered(three):
+    _, second = rounds(three(kind("DelayedByOne", fading=1.0)), 2)[0]
+    assert second.cohort.weight == pytest.approx([1 / 6] * 3)
+
+
+def test_the_policy_sees_who_is_idle(three):
+    simulated = three(kind("AsTheyCome", num=1))
+    assert simulated.view(State()).idle.tolist() == [True] * 3
+    assert simulated.view(rounds(simulated, 1)[1]).idle.tolist() == [True, False, False]
+
+
+def test_transfers_pass_the_shared_link_in_the_order_in_which_they_begin(three):
+    narrow = DistanceNetwork(update_bytes=15.0, aggregator_bandwidth_bps=8.0)  # an update takes 15 s
+    others = {"links": links([1.0, 1.0, 1.0], narrow), "update_bytes": 15.0}
+    first, second = rounds(three(kind("AsTheyCome", num=2), **others), 2)[0]
+    assert first.cohort.comm_s.tolist() == [
+        15,
+        20,
+        25,
+    ]  # the second waits from 20 to 25, the third from 30 to 40
+    assert first.clock_s == 40 and first.link_free_s == 55
+    assert told(second)[2, 1] == "ARRIVED" and second.cohort.comm_s[-1] == 25
+    assert second.cohort.comm_s[0] == 20  # begins at 50, behind the one that holds the link until 55
+
+
+def test_who_is_out_does_not_start_and_who_is_late_is_given_up_when_its_own_time_is_over(three, tmp_path):
+    out = faults(tmp_path, "0,0,5\n", deadline_s=25.0)
+    others = {"faults": out, "availability": out.availability(3, 0)}
+    first, second = rounds(three(kind("DelayedByOne"), **others), 2)[0]
+    assert told(first) == {(0, 1): "OUT", (1, 1): "UNDER_WAY", (2, 1): "UNDER_WAY"} and first.clock_s == 21
+    assert told(second) == {(0, 2): "UNDER_WAY", (1, 1): "ARRIVED", (2, 1): "LATE"}
+    assert second.clock_s == 25 and second.cohort.weight.tolist() == [0, 1, 0]
+
+
+def test_a_round_in_which_nobody_can_start_lasts_until_the_deadline(three, tmp_path):
+    out = faults(tmp_path, "0,0,5\n1,0,5\n2,0,5\n", deadline_s=25.0)
+    others = {"faults": out, "availability": out.availability(3, 0)}
+    first, second = rounds(three(kind("DelayedByOne"), **others), 2)[0]
+    assert first.makespan_s == 25 and set(told(first).values()) == {"OUT"}
+    assert set(told(second).values()) == {"UNDER_WAY"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        ({"clock": "mean-power"}, 'timing.clock = "mean-power"'),
+        ({"clock": "aggregate-throughput"}, 'timing.clock = "aggregate-throughput"'),
+        ({"clock": "max-plus-max"}, 'timing.clock = "max-plus-max"'),
+        ({"compute": "measured"}, 'timing.compute = "measured"'),
+    ],
+)
+def test_a_flight_needs_a_time_of_its_own(keys, place):
+    with pytest.raises(InputError) as refused:
+        kind("DelayedByOne").check(Timing(**keys))
+    assert str(refused.value).startswith(place) and "delayed by one" in str(refused.value)
+    SYNCHRONOUS.check(Timing(**keys))
+
+
+# What flights cost
+
+
+def drawn(world, flight, free_s, step_s):
+    """{column: amount} of one flight over its whole life, summed over the steps between all times at which something
+    may change; `free_s` is when the site has done with it."""
+    up_s = flight["start_s"] + world.deadline_s
+    computed_s = min(flight["start_s"] + flight["compute_s"], up_s)
+    sent_s = min(flight["start_s"] + flight["compute_s"] + np.nan_to_num(flight["comm_s"], nan=np.inf), up_s)
+    until_s = free_s if world.accounts.waiting == "idle" else min(sent_s, free_s)
+    computed_s, until_s = min(computed_s, free_s), max(until_s, min(computed_s, free_s))
+    changes = [start for part in world.availability for start in (*part.start_s, *part.end_s)]
+    edges = [flight["start_s"], computed_s, until_s, *changes, *np.arange(0, until_s + step_s, step_s)]
+    edges = np.unique([edge for edge in edges if flight["start_s"] <= edge <= until_s])
+    total, site = dict.fromkeys(SPENT, 0.0), int(flight["site"])
+    for begin_s, end_s in pairwise(edges):
+        middle_s = (begin_s + end_s) / 2
+        power = world.power_fraction(flight["start_s"] if world.timing.power == "frozen" else middle_s)
+        busy_w, waiting_w = (watts[site] for watts in world.hardware.draw_w(power))
+        name, watts = ("compute", busy_w) if middle_s < computed_s else ("wait", waiting_w)
+        joules = watts * (end_s - begin_s)
+        total[f"{name}_energy_j"] += joules
+        total["carbon_g"] += joules / J_PER_KWH * world.signals["carbon"].at(middle_s)[site]
+    if flight["start_s"] + flight["compute_s"] <= min(free_s, up_s):
+        total["comm_energy_j"] = world.comm_energy_j
+        at_s = flight["start_s"] + flight["compute_s"]
+        total["carbon_g"] += world.comm_energy_j / J_PER_KWH * world.signals["carbon"].at(at_s)[site]
+    return total
+
+
+@given(
+    fractions=st.lists(st.lists(st.floats(0.05, 1), min_size=8, max_size=8), min_size=3, max_size=3),
+    name=st.sampled_from(["DelayedByOne", "AsTheyCome"]),
+    waiting=st.sampled_from(["idle", "released"]),
+    power=st.sampled_from(["integrated", "frozen"]),
+    deadline_s=st.sampled_from([None, 40.0, 170.0]),
+    link_s=st.sampled_from([0.0, 7.0]),
+    outages=st.lists(st.tuples(st.integers(0, 2), st.floats(0, 200), st.floats(1, 50)), max_size=4),
+)
+def test_energy_over_rounds_is_energy_over_flights(
+    simulation, tmp_path_factory, fractions, name, waiting, power, deadline_s, link_s, outages
+):
+    lines = "".join(f"{site},{start:.3f},{start + length:.3f}\n" for site, start, length in outages)
+    keys = {} if deadline_s is None else {"deadline_s": deadline_s}
+    fate = faults(
+        tmp_path_factory.mktemp("outages"), lines if keys else "", **keys, lost_fraction=0.2 * bool(keys)
+    )
+    network = DistanceNetwork(update_bytes=GB, aggregator_bandwidth_bps=8 * GB / link_s if link_s else None)
+    world = build_world(
+        3,
+        power=Steps(fractions=fractions, step_s=25.0),
+        timing=Timing(seconds_per_sample=1.0, power=power),
+        network=network,
+        accounts=Accounts(waiting=waiting),
+        carbon=SIGNALS["daily"](mean=300.0),
+        faults=fate,
+    )
+    world = replace(world, links=links([1.0, 2.0, 3.0], network))
+    simulated = simulation(world, num_visits=np.array([10, 20, 30]), rounds=kind(name))
+    rows, _ = rounds(simulated, 8)
+    billed, lives = {}, {}
+    for row in rows:
+        for at, key in enumerate(
+            zip(row.cohort.site.tolist(), (row.round - row.cohort.age).tolist(), strict=True)
+        ):
+            amounts = {column: getattr(row.cohort, column)[at] for column in SPENT}
+            before = billed.setdefault(key, dict.fromkeys(SPENT, 0.0))
+            billed[key] = {column: before[column] + amounts[column] for column in SPENT}
+            flight = {
+                c: getattr(row.cohort, c)[at] for c in ("site", "start_s", "compute_s", "comm_s", "status")
+            }
+            lives[key] = flight | {"free_s": row.clock_s}
+    for (site, started), flight in lives.items():
+        if flight["status"] == Status.OUT:
+            assert sum(billed[site, started][c] for c in SPENT if c != "cost") == 0
+            continue
+        again = [f["start_s"] for (s, r), f in lives.items() if s == site and r > started]
+        free_s = min([flight["free_s"], *again])
+        expected = drawn(world, flight, free_s, 25.0)
+        for column in ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g"):
+            assert billed[site, started][column] == pytest.approx(expected[column], rel=1e-12, abs=1e-9), (
+                column
+            )
