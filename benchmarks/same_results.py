@@ -150,15 +150,12 @@ def compared(path: Path) -> dict[str, np.ndarray]:
 
 
 def differences(old: Path, new: Path) -> list[str]:
-    """The names of what differs between two results files."""
+    """The names of what differs between two results files. What only the new one has is no difference."""
     a, b = compared(old), compared(new)
     return [
         name
-        for name in [*a, *(b.keys() - a.keys())]
-        if name not in a
-        or name not in b
-        or a[name].dtype != b[name].dtype
-        or a[name].tobytes() != b[name].tobytes()
+        for name in a
+        if name not in b or a[name].dtype != b[name].dtype or a[name].tobytes() != b[name].tobytes()
     ]
 
 
@@ -191,8 +188,13 @@ def main(old: Path, new: Path, keep: Path | None, only: str) -> None:
                         trouble.append(f"{which}: {problem}")
             trouble = trouble or differences(*files.values())
             failed += bool(trouble)
-            columns = 0 if trouble else len(compared(files["new"]))
-            verdict = "; ".join(trouble) if trouble else f"equal in {columns} columns and attributes"
+            verdict = "; ".join(trouble)
+            if not trouble:
+                columns, others = (compared(files[which]).keys() for which in ("old", "new"))
+                added = ", ".join(sorted(others - columns))
+                verdict = f"equal in {len(columns)} columns and attributes" + f"; added: {added}" * bool(
+                    added
+                )
             print(f"{name:32} {verdict}", flush=True)
     print(f"{failed} of the scenarios differ or failed" if failed else "all scenarios are equal")
     sys.exit(1 if failed else 0)

@@ -87,9 +87,15 @@ class LocalWork(Component):
         return visits
 
     def smallest_batch(self, num_samples: np.ndarray) -> int:
-        """Size of the smallest batch of whole epochs, or of steps, at sites that hold `num_samples` [N]."""
+        """Size of the smallest batch at sites that hold `num_samples` [N]. Where a round ends within a pass, every
+        remainder of a batch comes in time."""
         held = num_samples[num_samples > 0]
-        last = (held - 1) % self.batch_size + 1 if self.local_steps is None else held
+        if self.local_steps is not None:
+            last = held
+        elif self.resumes_passes:
+            last = np.gcd(held, self.batch_size)
+        else:
+            last = (held - 1) % self.batch_size + 1
         return int(last.min(initial=self.batch_size))
 
     def _parts(self, num_samples: np.ndarray) -> tuple[int, np.ndarray]:

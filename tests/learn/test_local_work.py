@@ -39,6 +39,8 @@ def test_samples_visited_in_a_round():
 def test_the_smallest_batch_is_the_rest_of_an_epoch_or_a_shard_without_a_full_one():
     sizes = np.array([0, 41, 60])
     assert LocalWork(local_epochs=1, batch_size=20).smallest_batch(sizes) == 1
+    assert LocalWork(local_epochs=0.5, batch_size=20).smallest_batch(sizes) == 1
+    assert LocalWork(local_epochs=0.5, batch_size=20).smallest_batch(np.array([90, 50])) == 10
     assert LocalWork(local_steps=3, batch_size=20).smallest_batch(sizes) == 20
     assert LocalWork(local_steps=3, batch_size=50).smallest_batch(sizes) == 41
 
