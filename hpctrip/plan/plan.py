@@ -21,7 +21,7 @@ from hpctrip.ranks.placement import Assignment
 from hpctrip.record import checkpoint, schema
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.rounds import RoundRow
+from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.step import State
 
 HOST_PARTS = ("model", "sum", "engine", "data", "kept")
@@ -145,8 +145,10 @@ class Plan:
         """Bytes of the results file and of each of the two checkpoints after max_rounds rounds like the last one."""
         host, row = self.aggregator.host, self.rounds[-1].row
         num_candidates = len(row.candidates.k) if row.candidates else 0
-        rows = self.aggregator.experiment.stop.max_rounds * schema.row_bytes(row.num_sites, num_candidates)
-        model = len(host.initial_params), len(host.slots), host.num_sites * host.memory.length
+        num_flights, num_entries = len(row.cohort.site), len(host.initial_params)
+        rows = self.aggregator.experiment.stop.max_rounds * schema.row_bytes(num_flights, num_candidates)
+        kept = (row.cohort.status == Status.UNDER_WAY).sum() * (num_entries + host.memory.NUM_LOSSES)
+        model = num_entries, len(host.slots), host.num_sites * host.memory.length + int(kept)
         return {
             "results": rows + schema.empty_bytes(host.num_sites),
             "checkpoint": rows + checkpoint.model_bytes(*model),

@@ -108,6 +108,7 @@ class Events:
             Flight(*row) for row in zip(*(a.tolist() for a in vars(state.flights).values()), strict=True)
         ]
         self._started: list[Flight] = []
+        self._busy = {flight.site for flight in self._earlier}  # and those that have started in this round
         self._queue: list[tuple[float, int, int, Flight]] = []  # (time, site, version): no two are equal
         for flight in self._earlier:
             self._await(flight)
@@ -120,10 +121,10 @@ class Events:
     def start(self, sites: np.ndarray) -> int:
         """Let those of `sites` start now that have no flight under way and have not started in this round. Returns the
         number of those that do: sites that are out are not asked."""
-        busy = {flight.site for flight in (*self.under_way, *self._started)}
-        sites = np.array([site for site in sites.tolist() if site not in busy], dtype=np.int64)
+        sites = np.array([site for site in sites.tolist() if site not in self._busy], dtype=np.int64)
         if not len(sites):
             return 0
+        self._busy.update(sites.tolist())
         asked = self._world.available(self.clock_s)[sites] > 0
         compute_s = np.full(len(sites), np.inf)
         compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s)
@@ -156,6 +157,8 @@ class Events:
         late = flight.compute_s + flight.comm_s > self._world.deadline_s
         lost = self._wan(flight.version)[0][flight.site]
         flight.status = Status.LATE if late else Status.LOST if lost else Status.ARRIVED
+        if flight.version < self._state.round:
+            self._busy.discard(flight.site)
 
     def times(self) -> RoundTimes:
         """The round, which ends now; at the deadline where nothing has happened in it."""

@@ -239,12 +239,16 @@ class World:
         free_s = _free_s(flights, end_s) if self.accounts.waiting == "idle" else sent_s
         until_s = np.where(asked, free_s, flights.start_s)
         begins_to_send = sends & ((times.age == 0) | (flights.computed_s > start_s))
-        sites, of_site = np.unique(flights.site, return_inverse=True)
+        sites, of_site = flights.site, slice(None)
+        if times.age.any():  # a site may be in the round twice
+            sites, of_site = np.unique(sites, return_inverse=True)
         supplied = CohortPower(self, sites, max(end_s, start_s + self.deadline_s))
         changes = {table: signal.next_change_s for table, signal in self.signals.items()}
         if frozen := self.timing.power == "frozen":
-            starts_s, of_start = np.unique(flights.start_s, return_inverse=True)
-            power = np.stack([supplied.at(each) for each in starts_s.tolist()])[of_start, of_site]
+            power = np.empty(len(flights))
+            for each_s in np.unique(flights.start_s).tolist():
+                together = flights.start_s == each_s
+                power[together] = supplied.at(each_s)[of_site][together]
         else:
             changes["power"] = supplied.next_change_s
         sums = {name: np.zeros(len(flights)) for name in SPENT}
@@ -282,7 +286,7 @@ class World:
         start_s, makespan_s, flights = times.start_s, times.makespan_s, times.flights
         when = f"in the round that starts at {start_s:g} s and lasts {makespan_s:g} s"
         sends = (flights.status != Status.OUT) & (flights.computed_s <= times.end_s)
-        comm_s = np.where(sends, flights.comm_s, 0.0)
+        comm_s = np.where(sends, np.nan_to_num(flights.comm_s), 0.0)
         slowest = int(comm_s.argmax())
         if 2 * comm_s[slowest] > makespan_s:
             site = flights.site[slowest]
