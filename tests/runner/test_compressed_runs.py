@@ -88,7 +88,9 @@ def test_a_diverged_update_leaves_the_state_of_its_site_unchanged(tiny, monkeypa
         fault = {}
     honest = SiteUpdate.__init__
     monkeypatch.setattr(
-        SiteUpdate, "__init__", lambda self, *args: honest(self, *args) or vars(self).update(fault)
+        SiteUpdate,
+        "__init__",
+        lambda self, *args, **named: honest(self, *args, **named) or vars(self).update(fault),
     )
     host.train(host.initial_params, assignment)
     diverged = Tally(TRAINING, len(draft.cohort), 1, host.partial.tail.numpy()).integers["diverged"]

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import overrides
 from torch import nn
 
 from hpctrip.config.plugins import Plugin
@@ -46,6 +45,11 @@ EVERYTHING = (
     "train.local_steps=3",
 )
 """Error feedback, a server optimiser, faults, a shared link, and passes that go on, beside BatchNorm."""
+
+
+def overrides(*lines):
+    """`-o` arguments."""
+    return [f"-o{line}" for line in lines]
 
 
 def host_of(run):
