@@ -15,6 +15,7 @@ class Assignment:
 
     round: int
     cohort: np.ndarray
+    """Sites of all flights of the round."""
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
     discounts: np.ndarray

@@ -46,7 +46,7 @@ class Model:
     """{site: float32 state that the site keeps between rounds} (`learn.engines.base.SiteState`); empty where none
     does."""
     updates: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """{site: its update that is under way, float32} (the same class)."""
+    """{site: its update that is under way, float32, as `SiteState.keep` packs it}."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of a container. Inverse of `of`."""

@@ -313,6 +313,10 @@ def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePo
         if saved and saved.metadata.get("constants", constants) != constants:
             problem = f"gave other frozen parameters or constants than in the run of {place}"
             raise InputError(experiment.workload.model_place, problem, "resume it with the same files")
+        flights = point.state.flights
+        if point.model and {*point.model.updates} != {*flights.site[flights.flies_on].tolist()}:
+            problem = "does not hold the updates of the sites that are under way"
+            raise InputError(str(place), problem, "resume with the hpctrip that wrote it")
         return point.model is not None
 
     if host.ranks.decide_on_root(has_model):

@@ -32,7 +32,8 @@ class Rounds(Component):
 
     def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
         """The round after `state`: its flights, what becomes of them in it, and its length. `work_s` is c_i of all
-        sites [N]. A site starts at most once in a round, as random streams are those of a site and a round."""
+        sites [N]. A site starts at most once in a round, as random streams are those of a site and a round.
+        tests/delayed.py has two kinds that do not wait for all."""
         raise NotImplementedError
 
     def discounts(self, age: np.ndarray) -> np.ndarray:
@@ -92,8 +93,8 @@ class Events:
     """The events of one round in the order of simulated time; simultaneous ones in that of sites.
 
     A site computes; its transfer then takes the aggregator's link, which serves transfers first come, first served; and
-    the update is at the aggregator, or is given up at the flight's deadline. It is part of a round when the kind of
-    rounds receives it.
+    the update is at the aggregator, or is given up when the deadline has passed since the flight's start. It is part of
+    a round when the kind of rounds receives it.
     """
 
     def __init__(self, world: World, state: State, decision: Decision, work_s: np.ndarray):
@@ -161,14 +162,21 @@ class Events:
             self._busy.discard(flight.site)
 
     def times(self) -> RoundTimes:
-        """The round, which ends now; at the deadline where nothing has happened in it."""
-        world, state, flights = self._world, self._state, [*self._started, *self._earlier]
+        """The round, which ends now. No round is shorter than until the first event after its start, or, without any,
+        until the deadline. InputError where nobody is under way in it."""
+        state, flights = self._state, [*self._started, *self._earlier]
+        round = state.round + 1
+        if not flights:
+            problem = (
+                f"starts none of the sites that the policy chose in round {round}, and none is under way"
+            )
+            raise InputError("rounds.kind", problem, "start those that are idle")
+        while self.clock_s <= state.clock_s and self.next_end():
+            pass
         waited_s = self.clock_s - state.clock_s
-        length_s = checked_length_s(state.round + 1, waited_s if waited_s > 0 else world.deadline_s)
+        length_s = checked_length_s(round, waited_s if waited_s > 0 else self._world.deadline_s)
         columns = zip(*map(astuple, flights), strict=True)
-        return RoundTimes(
-            state.round + 1, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s
-        )
+        return RoundTimes(round, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s)
 
     def _await(self, flight: Flight) -> None:
         """Put the next event of a flight into the queue: its end, where that is known, or the end of its computing."""

@@ -41,9 +41,9 @@ class Flights:
         return self.start_s + self.compute_s
 
     @property
-    def sent_s(self) -> np.ndarray:
-        """When its update is at the aggregator."""
-        return self.computed_s + self.comm_s
+    def flies_on(self) -> np.ndarray:
+        """Which are under way and compute in time, [f] bool: they are trained, and hosts keep their updates."""
+        return (self.status == Status.UNDER_WAY) & np.isfinite(self.compute_s)
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,8 @@ class RoundTimes:
     def trained(self) -> np.ndarray:
         """Positions of the flights that are trained: those that started in the round, unless it is known already that
         their updates will not arrive."""
-        status = self.flights.status
-        flies_on = (status == Status.UNDER_WAY) & np.isfinite(self.flights.compute_s)
-        return np.flatnonzero((self.age == 0) & ((status == Status.ARRIVED) | flies_on))
+        arrives = self.flights.status == Status.ARRIVED
+        return np.flatnonzero((self.age == 0) & (arrives | self.flights.flies_on))
 
 
 @dataclass(frozen=True)

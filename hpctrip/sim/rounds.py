@@ -49,9 +49,9 @@ class Status(IntEnum):
 
     ARRIVED = 0
     OUT = 1
-    """The site could not be reached at the round's start: it was neither asked nor waited for."""
+    """The site could not be reached when it was to start: it was neither asked nor waited for."""
     LATE = 2
-    """It was not back at the deadline."""
+    """It was not back at the deadline, and was given up."""
     LOST = 3
     """The WAN lost it."""
     DIVERGED = 4
@@ -72,15 +72,21 @@ class CohortRound:
     seen_power_fraction: np.ndarray = column("power fraction estimated by the profiler", "1")
     compute_s: np.ndarray = column("simulated elapsed compute time (inf: not done by the deadline)", "s")
     comm_s: np.ndarray = column("simulated communication time L_i (Eq. 3), as the round had it", "s")
-    train_loss: np.ndarray = column("mean training loss over the site's local steps (NaN: not trained)", "1")
+    train_loss: np.ndarray = column(
+        "mean training loss over the site's local steps (NaN: no update arrived)", "1"
+    )
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
         "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way",
         "1",
         "i8",
     )
-    loss_before: np.ndarray = may_lack("mean loss of its first batch, at the global model (NaN: not trained)")
-    loss_after: np.ndarray = may_lack("mean loss of its last batch, before its last step (NaN: not trained)")
+    loss_before: np.ndarray = may_lack(
+        "mean loss of its first batch, at the global model (NaN: no update arrived)"
+    )
+    loss_after: np.ndarray = may_lack(
+        "mean loss of its last batch, before its last step (NaN: no update arrived)"
+    )
     update_norm: np.ndarray = may_lack("Euclidean norm of its update |d_i|, as it arrived (NaN: none did)")
     compute_energy_j: np.ndarray = may_lack("energy that the site drew while it computed", "J")
     wait_energy_j: np.ndarray = may_lack("energy that it drew while it sent its update and waited", "J")
@@ -263,7 +269,8 @@ class LastSeen:
         """(number of rows, [3, N] of the last one in which each site's update arrived) after these rows, too."""
         before, values = last[0], last[1].copy()
         for number, row in enumerate(rows, before + 1):
-            cohort, arrived = row.cohort, row.cohort.status == Status.ARRIVED
+            cohort = row.cohort  # of two updates of a site, the newer one is first
+            arrived = np.flatnonzero(cohort.status == Status.ARRIVED)[::-1]
             values[0, cohort.site[arrived]] = number
             values[1:, cohort.site[arrived]] = cohort.train_loss[arrived], cohort.num_samples[arrived]
         return before + len(rows), values

@@ -56,7 +56,7 @@ class Draft:
 
     @property
     def cohort(self) -> np.ndarray:
-        """Site indices of the flights."""
+        """Sites of all flights, in which one may be twice; `decision.cohort` has those that the policy chose."""
         return self.times.flights.site
 
     @property
@@ -184,9 +184,9 @@ class Simulation:
         weights = self.weights(flights.site, status == Status.ARRIVED)
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
-        signal, noise = estimate(
-            cohort.update_norm[arrived], weights[arrived], outcome.mean_update_norm, len(draft.world)
-        )
+        whole = (draft.discounts[arrived] == 1).all()  # else the mean update is none of weights with sum 1
+        mean_norm = outcome.mean_update_norm if whole else math.nan
+        signal, noise = estimate(cohort.update_norm[arrived], weights[arrived], mean_norm, len(draft.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + times.makespan_s
         row = RoundRow(

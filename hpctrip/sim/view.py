@@ -33,7 +33,8 @@ class SiteView:
     clock: str = "straggler"
     """The interpretation of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
     deadline_s: float = math.inf
-    """Seconds after which a round ends without the missing updates (`faults.deadline_s`); inf: it waits for all."""
+    """Seconds after its start at which an update is given up (`faults.deadline_s`), so that a synchronous round ends;
+    inf: all are waited for."""
     busy_w: np.ndarray = np.float64(0)
     """Watts that a site with that power draws while it computes."""
     waiting_w: np.ndarray = np.float64(0)
@@ -49,7 +50,7 @@ class SiteView:
     num_samples: np.ndarray = np.int64(0)
     """Training samples that each site holds."""
     idle: np.ndarray = np.True_
-    """Whether a site can start: it is not under way since an earlier round."""
+    """Whether a site may start: it is not under way since an earlier round. It may be out or without power."""
     labels: np.ndarray | None = None
     """`label_counts`, where the policy sees them."""
     full_power_w: float = 0.0

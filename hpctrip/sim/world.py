@@ -121,7 +121,7 @@ class World:
 
     @property
     def deadline_s(self) -> float:
-        """Seconds from a round's start until the aggregator proceeds; inf: it waits for all."""
+        """Seconds from a flight's start until the aggregator gives it up; inf: it waits for all."""
         return np.inf if self.faults.deadline_s is None else self.faults.deadline_s
 
     @property

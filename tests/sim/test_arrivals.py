@@ -20,7 +20,7 @@ from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.quantities import SPENT
-from hpctrip.sim.rounds import Status
+from hpctrip.sim.rounds import LastSeen, Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 
@@ -79,6 +79,43 @@ def test_a_site_that_is_back_starts_again_but_once_in_a_round(three):
 def test_the_weights_of_old_updates_are_lowered(three):
     _, second = rounds(three(kind("DelayedByOne", fading=1.0)), 2)[0]
     assert second.cohort.weight == pytest.approx([1 / 6] * 3)
+
+
+def test_the_noise_is_that_of_whole_weights_only(three):
+    """Its estimate is that of a mean."""
+
+    def noise(**keys):
+        simulated = three(kind("DelayedByOne", **keys))
+        _, state = rounds(simulated, 1)
+        outcome = Outcome.assumed(np.ones(3), 0.5)
+        norms = np.array([1.0, 2.0, 3.0])
+        row = simulated.row(
+            simulated.begin(state), replace(outcome, site_update_norm=norms, mean_update_norm=1.0)
+        )
+        return row.update_noise
+
+    assert noise() > 0 and np.isnan(noise(fading=1.0))
+
+
+def test_of_two_updates_of_a_site_in_a_round_the_newer_one_is_the_last_seen(three):
+    simulated = three(kind("AsTheyCome", num=2))
+    _, state = rounds(simulated, 2)
+    longer = replace(simulated, rounds=kind("AsTheyCome", num=4))
+    draft = longer.begin(state)
+    outcome = replace(Outcome.assumed(np.ones(len(draft.cohort)), 0.5), train_loss=np.arange(5.0))
+    row = longer.row(draft, outcome)
+    assert told(row)[1, 2] == told(row)[1, 3] == "ARRIVED" and row.cohort.site.tolist() == [0, 1, 2, 1, 2]
+    assert LastSeen.of(state.history.appended(row), 3).loss[1] == 1.0
+
+
+def test_rounds_that_begin_with_simultaneous_events_are_not_empty(three):
+    """Of three sites that are back at one moment, one is received after two others."""
+    world = build_world(3, 2e8, timing=Timing(seconds_per_sample=1.0))
+    simulated = replace(three(kind("AsTheyCome", num=2)), world=world, num_visits=np.full(3, 10))
+    first, second, third = rounds(simulated, 3)[0]
+    assert (first.clock_s, first.num_arrived) == (11, 2)
+    assert second.num_arrived == 2 and told(second)[2, 1] == "ARRIVED"
+    assert second.makespan_s == third.makespan_s == 11
 
 
 def test_the_policy_sees_who_is_idle(three):
