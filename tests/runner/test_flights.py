@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -228,3 +229,13 @@ def test_a_retimed_run_takes_the_rounds_whose_flights_are_the_same(late, tmp_pat
     )
     assert ended.code == 0, ended
     assert "arrivals part at round 1" in ended.out, ended.out
+
+
+def test_a_checkpoint_without_an_update_that_is_under_way_is_refused(tiny, tmp_path, hpctrip):
+    out = tmp_path / "run.h5"
+    assert hpctrip("run", tiny, *overrides(*DELAYED, "stop.max_rounds=1"), "--out", out).code == 0
+    saved, file, _ = checkpoints.newest(out)
+    incomplete = replace(saved.model, updates=dict([*saved.model.updates.items()][1:]))
+    file.write_bytes(checkpoints.pack(replace(saved, model=incomplete)))
+    ended = hpctrip("resume", out, *CODE, "-o", "stop.max_rounds=3")
+    ended.check_refused([str(file), "does not hold the updates", "resume with"])
