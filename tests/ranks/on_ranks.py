@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+import hpctrip.api  # noqa: F401  every registry is there
 from hpctrip.base.errors import InputError
 from hpctrip.config import component
 from hpctrip.ranks import node
