@@ -72,6 +72,13 @@ def machine(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session")
+def for_all_processes(tmp_path_factory):
+    """A folder that the processes of the tests share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture
 def files(tmp_path):
     """`files(text, ...)`: paths of TOML files with these contents."""
