@@ -64,11 +64,11 @@ class Ended:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def machine(tmp_path_factory):
+def machine(for_all_processes):
     """One thread per process, and a cache of prepared data for this session: glyphs are rendered once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("HPCTRIP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HPCTRIP_CACHE", str(for_all_processes / "cache"))
         yield
 
 
