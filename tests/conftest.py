@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,12 +64,19 @@ class Ended:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def machine(tmp_path_factory):
+def machine(for_all_processes):
     """One thread per process, and a cache of prepared data for this session: glyphs are rendered once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("HPCTRIP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HPCTRIP_CACHE", str(for_all_processes / "cache"))
         yield
+
+
+@pytest.fixture(scope="session")
+def for_all_processes(tmp_path_factory):
+    """A folder that the processes of the tests share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture
@@ -197,6 +206,29 @@ def processes_of(pid: int) -> list[int]:
     return found
 
 
+@dataclass(frozen=True)
+class Launched:
+    """One launch of n ranks that ran several commands (see `ranks/on_ranks.py`)."""
+
+    folder: Path
+    ended: Ended
+    ended_at: float
+
+    def output(self, name: str, stream: str = "out") -> str:
+        """What all ranks wrote in a command."""
+        return (self.folder / f"{name}.{stream}").read_text()
+
+    def codes(self, name: str) -> list[int]:
+        """The exit codes of the ranks that came to the end of a command."""
+        return [int(file.read_text()) for file in self.folder.glob(f"{name}-?.code")]
+
+    def run(self, name: str):
+        """The results of a command that wrote NAME.h5 there."""
+        from hpctrip.record.reader import open_run
+
+        return open_run(self.folder / f"{name}.h5")
+
+
 class Launcher:
     """`launch(n, *args) -> Ended`: `mpirun -n N python -m hpctrip ARGS`; `start` returns at once, as Popen.
 
@@ -269,6 +301,21 @@ class Launcher:
             self.kill(process)
             raise
         return Ended(process.returncode, out, err)
+
+    def commands(
+        self,
+        n: int,
+        folder: Path,
+        commands: dict[str, Sequence],
+        envs: dict[str, dict[str, str]] | None = None,
+        **options,
+    ) -> Launched:
+        """One launch for several command lines of hpctrip, {name: words}: each rank loads its packages once. Those with
+        an environment of their own are in `envs`; what breaks a rank down ends the launch, so it comes last."""
+        listed = [[name, [*map(str, words)], (envs or {}).get(name, {})] for name, words in commands.items()]
+        script = ROOT / "tests/ranks/on_ranks.py"
+        ended = self(n, folder, json.dumps(listed), script=script, **options)
+        return Launched(folder, ended, time.time())
 
 
 @pytest.fixture(scope="session")

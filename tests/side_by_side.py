@@ -14,8 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 PROCESSES = 3
 """Also on two cores: one of them is with Slurm, which means waiting, and those that launch ranks often wait too."""
-WAITING = ("slurm", "mpi")
-"""Marks of tests that wait, those that do so for longest first; whoever begins with them fills the time with others."""
+WAITING = ("slurm", "mpi", "timeout")
+"""Marks of tests that wait, or take longer than others may, those that do so for longest first; whoever begins with
+them fills the time with others."""
 
 
 @functools.cache

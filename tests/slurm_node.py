@@ -1,5 +1,6 @@
 """What the tests of slurm/ share: whether this machine is a node of a Slurm that answers, and a user there."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -11,8 +12,10 @@ HOST = os.uname().nodename.split(".")[0]
 REPO = Path(__file__).parents[1]
 
 
+@functools.cache
 def is_a_slurm_node() -> bool:
-    """The temporary folder of a test is on this machine only, so the job has to run here."""
+    """The temporary folder of a test is on this machine only, so the job has to run here. Asked once by a process: one
+    that is installed but does not run takes 20 s not to answer."""
     if shutil.which("sinfo") is None:
         return False
     question = ["sinfo", "--noheader", "--Node", f"--nodes={HOST}", "--format=%t"]

@@ -43,7 +43,7 @@ def test_cluster_counts_its_events(launch):
     assert re.search(r"^ +3 +16  powerflow +\d+ ", ended.out, re.MULTILINE)
 
 
-JOBS = ("-o", "jobs.num_jobs=8", "-o", "jobs.longest_s=1800", "-o", "jobs.span_s=1800")
+JOBS = ("-o", "jobs.num_jobs=4", "-o", "jobs.longest_s=900", "-o", "jobs.span_s=900")
 CLUSTER = "inputs/cluster/powerflow.toml"
 
 

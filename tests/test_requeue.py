@@ -111,7 +111,9 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def limited(cluster):
     """A job whose time limit comes in mid-run, while the other tests are busy."""
-    return cluster.submit("--time=2", "--signal=B:USR2@60")  # after 30 to 60 s: Slurm looks every 30 s
+    return cluster.submit(
+        "--ntasks=1", "--time=2", "--signal=B:USR2@60"
+    )  # after 30 to 60 s: Slurm looks every 30 s
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +140,10 @@ def assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed):
 
 
 def test_usr2_from_scancel_a_stop_file_and_scancel_each_end_a_job_in_their_way(cluster):
-    told, stopped = (cluster.submit("--time=60", rounds=ENDLESS, HPCTRIP_MAX_REQUEUES="0") for _ in range(2))
+    told, stopped = (
+        cluster.submit(f"--ntasks={ranks}", "--time=60", rounds=ENDLESS, HPCTRIP_MAX_REQUEUES="0")
+        for ranks in (2, 1)
+    )
     cancelled = cluster.submit("--time=60", rounds=ENDLESS)
     for job in (told, stopped, cancelled):
         cluster.until(job, lambda log, state: "round    2" in log)
@@ -209,7 +214,7 @@ def test_a_signal_before_any_rank_has_started_puts_the_job_back(cluster, tmp_pat
     folder = with_slow_policy(users_folder(tmp_path))
     (folder / "late.sh").write_text(LATE_LAUNCHER)
     output = cluster.folder / "slurm-hpctrip-%j.out"
-    options = ["--time=60", f"--chdir={folder}", f"--output={output}", "--job-name=mine/run"]
+    options = ["--ntasks=1", "--time=60", f"--chdir={folder}", f"--output={output}", "--job-name=mine/run"]
     job = cluster.submit(*options, rounds=2, HPCTRIP_LAUNCHER="bash late.sh")
     cluster.until(job, lambda log, state: (folder / "started").exists())
     cluster.run("scancel", "--batch", "--signal=USR2", job)
@@ -221,7 +226,7 @@ def test_a_signal_before_any_rank_has_started_puts_the_job_back(cluster, tmp_pat
 
 
 def test_after_the_loss_of_its_node_a_job_goes_on_from_its_last_checkpoint(cluster, undisturbed):
-    job = cluster.submit("--time=60")
+    job = cluster.submit("--ntasks=1", "--time=60")
     cluster.until(job, lambda log, state: "round    2" in log)
     processes = [line.split()[0] for line in cluster.run("scontrol", "listpids", job).splitlines()[1:]]
     cluster.run("scontrol", "update", f"nodename={HOST}", "state=down", "reason=lost")

@@ -20,7 +20,6 @@ from hpctrip.learn.workloads.llm import PARTS, Llm, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 
-ON_RANKS = Path(__file__).parents[1] / "ranks/on_ranks.py"
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 ADAPTERS = 3 * (4 * 8 * (96 + 96) + 3 * 8 * (96 + 256))
 """Parameters of rank 8 on the seven linear layers of each of the tiny model's three blocks."""
@@ -400,11 +399,10 @@ def test_adapters_have_the_same_bits_on_any_ranks_and_those_over_four_bits_load_
             tmp_path / "pretrained.h5",
         ],
     }
-    on_three = json.dumps([[name, list(map(str, words)), {}] for name, words in commands.items()])
-    ended = launch(3, tmp_path, on_three, script=ON_RANKS)
-    assert ended.code == 0, ended.err + "".join(file.read_text() for file in tmp_path.glob("*.err"))
+    launched = launch.commands(3, tmp_path, commands)
+    assert launched.ended.code == 0, launched.ended.err + "".join(map(launched.output, commands, ["err"] * 2))
     for name, expected in (("three", open_run(one)), ("pretrained", trained(*pretrained))):
-        run = open_run(tmp_path / f"{name}.h5")
+        run = launched.run(name)
         assert run.meta["num_ranks"] == 3 and diff(run, expected) == []
         assert run.meta["params_digest"] == expected.meta["params_digest"]
     assert hpctrip("export", one, "--model", out).code == 0

@@ -1,4 +1,4 @@
-"""A program for mpirun (see test_ranks.py): the contract of every transport, then whole runs.
+"""A program for mpirun (see `Launcher.commands`): the contract of every transport, then whole runs.
 
 on_ranks.py FOLDER COMMANDS: five ranks check the transports. COMMANDS is a JSON list of [name, words, environment]:
 each is a command line of hpctrip. The output of all ranks is appended to FOLDER/<name>.out and .err. A rank that comes
@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 import torch
 
+import hpctrip.api  # noqa: F401  every registry is there
 from hpctrip.base.errors import InputError
+from hpctrip.config import component
 from hpctrip.ranks import node
 from hpctrip.ranks.base import EndedByAggregator, Ranks, build_collectively
 from hpctrip.ranks.launched import launched_rank, launched_size
@@ -150,6 +152,8 @@ def run_command(stem: str, words: list[str], env: dict[str, str]) -> None:
     with contextlib.ExitStack() as until_over:
         until_over.enter_context(mock.patch.dict(os.environ, env))
         until_over.enter_context(mock.patch("sys.argv", ["hpctrip", *words]))
+        for registry in component._registries:  # what a plug-in registers is forgotten
+            until_over.enter_context(mock.patch.dict(registry))
         for module in (
             (torch.cuda, torch.distributed) if env else ()
         ):  # plug-ins with an environment change them

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.launched import open_ranks
 from hpctrip.ranks.nccl import choose_backend, shared_store
 from hpctrip.record.checkpoint import newest
-from hpctrip.record.reader import open_run
 from hpctrip.record.schema import TABLES
 
 HERE = Path(__file__).parent
@@ -115,25 +112,6 @@ def in_one_process(trained, scenarios):
     return {name: trained(*lines) for name, lines in scenarios.items()}
 
 
-class Launched:
-    """One launch of n ranks that runs several commands (see `on_ranks.py`)."""
-
-    def __init__(self, folder, ended):
-        self.folder, self.ended, self.ended_at = folder, ended, time.time()
-
-    def output(self, name, stream="out"):
-        """What all ranks wrote in a command."""
-        return (self.folder / f"{name}.{stream}").read_text()
-
-    def codes(self, name):
-        """The exit codes of the ranks that came to the end of a command."""
-        return [int(file.read_text()) for file in self.folder.glob(f"{name}-?.code")]
-
-    def run(self, name):
-        """The results of a command."""
-        return open_run(self.folder / f"{name}.h5")
-
-
 @pytest.fixture(scope="module")
 def on_ranks(launch, tiny, scenarios, tmp_path_factory):
     """`on_ranks(n)`: the only launch of n ranks. Five ranks also try the transports, begin a run that two resume, and
@@ -143,17 +121,17 @@ def on_ranks(launch, tiny, scenarios, tmp_path_factory):
     def launched(n):
         folder = tmp_path_factory.mktemp("ranks")
         inputs = scenarios | ON_FIVE if n == 5 else dict(list(scenarios.items())[:FEW])
-        commands = [
-            [name, ["run", str(tiny), *arguments(lines), "--out", f"{folder}/{name}.h5"], env]
-            for name, (lines, env) in (
-                {name: (lines, {}) for name, lines in inputs.items()} | SLOW[n] | FAILING[n]
-            ).items()
-        ]
+        others = SLOW[n] | FAILING[n]
+        inputs |= {name: lines for name, (lines, _) in others.items()}
+        commands = {
+            name: ["run", tiny, *arguments(lines), "--out", folder / f"{name}.h5"]
+            for name, lines in inputs.items()
+        }
         if n == 2:
             begun, more = launched(5).folder / "resumed.h5", ["stop.max_rounds=3", "ranks.transport=nccl"]
-            commands.insert(0, ["resumed", ["resume", str(begun), *arguments(more)], {}])
+            commands = {"resumed": ["resume", begun, *arguments(more)], **commands}
         env = GLOO | {"FAULTY_FILE": str(folder / "raised")}
-        return Launched(folder, launch(n, folder, json.dumps(commands), script=HERE / "on_ranks.py", env=env))
+        return launch.commands(n, folder, commands, {name: env for name, (_, env) in others.items()}, env=env)
 
     return launched
 

@@ -220,7 +220,7 @@ RANKS = {
     "a missing trace": (o("power.kind=trace", "power.path=nowhere"), "nowhere: no such file or folder"),
     "one process asked for": (
         o("ranks.transport=serial"),
-        'ranks.transport = "serial": 3 ranks were launched',
+        'ranks.transport = "serial": 2 ranks were launched',
     ),
     "an unknown option": (["--ouput"], "No such option"),
 }
@@ -230,7 +230,7 @@ RANKS = {
 @pytest.mark.parametrize("case", RANKS)
 def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
     args, fragment = RANKS[case]
-    ended = launch(3, tiny, *args, "--out", folder / "run.h5")
+    ended = launch(2, tiny, *args, "--out", folder / "run.h5")
     assert ended.code == 2, ended
     assert ended.err.count(fragment) == 1, ended.err
     assert "Traceback" not in ended.err and "Abort" not in ended.err

@@ -131,21 +131,6 @@ def test_a_model_that_an_engine_cannot_train_is_refused(lines, words, hpctrip, t
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
-def test_data_are_prepared_once_a_machine(launch, tmp_path, ranks):
-    plugin = tmp_path / "counting.py"
-    counted = (
-        f"    def prepare_data(self, seed):\n        open({str(tmp_path / 'calls')!r}, 'a').write('x')\n\n"
-    )
-    plugin.write_text(PATH.read_text().replace("    def task(", f"{counted}    def task("))
-    lines = (*POINTS[1:], "sites.num_sites=3", "stop.max_rounds=1")
-    ended = launch(
-        ranks, "run", "--plugin", plugin, *(f"-o{line}" for line in lines), "--out", tmp_path / "x.h5"
-    )
-    assert ended.code == 0, ended.err
-    assert (tmp_path / "calls").read_text() == "x"
-
-
 FROZEN = """
 import torch
 from torch import nn
@@ -176,26 +161,75 @@ stop = {max_rounds = 4, target_accuracy = 1}
 """
 
 
-@pytest.fixture
-def own(folder):
-    """An input with a model that has frozen random features, constants, and buffers of several sorts."""
+LATE = FROZEN.replace(
+    "        if self.training:",
+    "        if self.training and len(x) == 20:\n            self.prime += 1\n        if self.training:",
+)
+DRAWN = FROZEN.replace(
+    "class Frozen", "FIXED = nn.Linear(8, 64).requires_grad_(False)\n\n\nclass Frozen"
+).replace("nn.Linear(8, 64).requires_grad_(False)\n        self", "FIXED\n        self")
+SEEDED = "from hpctrip.ranks.launched import launched_rank\n" + FROZEN.replace(
+    "super().__init__()", "super().__init__()\n        torch.manual_seed(launched_rank())", 1
+)
+COUNTING = "    def prepare_data(self, seed):\n        open({calls!r}, 'a').write('x')\n\n    def task("
+
+
+def written(folder, code):
+    """An input in this folder with a model of this code."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(200, 8)).astype(np.float32)
-    np.savez("points.npz", x=x * [50_000, *[1] * 7], y=(x[:, 0] > 0).astype(np.int64))
-    (folder / "net.py").write_text(FROZEN)
+    np.savez(folder / "points.npz", x=x * [50_000, *[1] * 7], y=(x[:, 0] > 0).astype(np.int64))
+    (folder / "net.py").write_text(code)
     (folder / "own.toml").write_text(OWN.replace("FOLDER", str(folder)))
     return folder / "own.toml"
 
 
-def test_what_training_does_not_change_is_the_same_everywhere(own, launch, hpctrip, folder):
+def counting(folder):
+    """Arguments of a run whose plug-in notes in `calls` that it prepares its data."""
+    counted = COUNTING.format(calls=str(folder / "calls"))
+    code = PATH.read_text().replace("    def task(", counted).replace('"points"', '"counted"')
+    (folder / "counting.py").write_text(code)  # a kind of its own: this process may hold the other one
+    lines = (POINTS[1].replace("points", "counted"), POINTS[2], "sites.num_sites=3", "stop.max_rounds=1")
+    return ["run", "--plugin", folder / "counting.py", *(f"-o{line}" for line in lines)]
+
+
+@pytest.fixture
+def own(folder):
+    """An input with a model that has frozen random features, constants, and buffers of several sorts."""
+    return written(folder, FROZEN)
+
+
+@pytest.fixture(scope="module")
+def on_three(launch, tmp_path_factory):
+    """The only launch of three ranks; the last command ends it."""
+    folder = tmp_path_factory.mktemp("three")
+    models = {"own": FROZEN, "drawn": DRAWN, "seeded": SEEDED, "late": LATE}
+    for name in ("counted", *models):
+        (folder / name).mkdir()
+    commands = {"counted": counting(folder / "counted")}
+    for name, code in models.items():
+        rounds = 1 if name in ("drawn", "seeded") else 4
+        commands[name] = ["run", written(folder / name, code), f"-ostop.max_rounds={rounds}"]
+    return launch.commands(
+        3, folder, {n: [*words, "--out", folder / f"{n}.h5"] for n, words in commands.items()}
+    )
+
+
+def test_data_are_prepared_once_a_machine(hpctrip, on_three, folder):
+    ended = hpctrip(*counting(folder), "--out", "x.h5")
+    assert ended.code == 0, ended.err
+    assert on_three.codes("counted") == [0] * 3, on_three.output("counted", "err")
+    assert [(at / "calls").read_text() for at in (folder, on_three.folder / "counted")] == ["x", "x"]
+
+
+def test_what_training_does_not_change_is_the_same_everywhere(own, on_three, hpctrip, folder):
     """In training and evaluation, on any number of ranks, after a resume, and in the exported model; buffers may be
     infinite at first, and large."""
-    for ranks in (0, 3):
-        ended = launch(ranks, "run", own, "--out", folder / f"{ranks}.h5")
-        assert ended.code == 0, ended.err
+    ended = hpctrip("run", own, "--out", "0.h5")
+    assert ended.code == 0, ended.err
     assert hpctrip("run", own, "-o", "stop.max_rounds=2", "--out", "short.h5").code == 0
     assert hpctrip("resume", "short.h5", "--plugin", "net.py", "-o", "stop.max_rounds=4").code == 0
-    runs = [open_run(f"{name}.h5") for name in ("0", "3", "short")]
+    runs = [*map(open_run, ("0.h5", "short.h5")), on_three.run("own")]
     assert len({run.meta["params_digest"] for run in runs}) == 1
     assert runs[0].rounds["accuracy"].max() > 0.8
     assert runs[0].meta["num_buffers"] == 64 + 64 + 1 + 1  # those of the norm, and `low`
@@ -224,40 +258,18 @@ def test_other_frozen_parameters_are_refused_when_a_run_goes_on(own, hpctrip, fo
     )
 
 
-LATE = FROZEN.replace(
-    "        if self.training:",
-    "        if self.training and len(x) == 20:\n            self.prime += 1\n        if self.training:",
-)
+def test_a_constant_that_changes_after_all_ends_the_run(hpctrip, on_three, folder):
+    ended = hpctrip("run", written(folder, LATE), "--out", "a.h5")
+    for code, err in ((ended.code, ended.err), (on_three.ended.code, on_three.output("late", "err"))):
+        assert code == 2 and "Traceback" not in err
+        assert "changes prime in round 1, which it left as it was when it was tried" in err
+    assert on_three.codes("late") == []
 
 
-@pytest.mark.parametrize("ranks", [0, 3])
-def test_a_constant_that_changes_after_all_ends_the_run(own, launch, folder, ranks):
-    (folder / "net.py").write_text(LATE)
-    ended = launch(ranks, "run", own, "--out", folder / "a.h5")
-    assert (
-        ended.code == 2 and "changes prime in round 1, which it left as it was when it was tried" in ended.err
-    )
-    assert "Traceback" not in ended.err
-
-
-def test_what_is_drawn_when_a_file_is_imported_is_the_same_in_every_process(own, launch, folder):
-    drawn = "FIXED = nn.Linear(8, 64).requires_grad_(False)\n\n\nclass Frozen"
-    code = FROZEN.replace("class Frozen", drawn).replace(
-        "nn.Linear(8, 64).requires_grad_(False)\n        self", "FIXED\n        self"
-    )
-    (folder / "net.py").write_text(code)
-    for ranks in (0, 3):
-        ended = launch(ranks, "run", own, "-o", "stop.max_rounds=1", "--out", folder / f"{ranks}.h5")
-        assert ended.code == 0, ended.err
-    assert len({open_run(folder / f"{ranks}.h5").meta["params_digest"] for ranks in (0, 3)}) == 1
-
-
-def test_all_ranks_begin_with_the_model_of_rank_0(own, launch, folder):
-    """Also where they draw other numbers, as processors of other kinds may in the last bits."""
-    seeded = "super().__init__()\n        torch.manual_seed(launched_rank())"
-    code = FROZEN.replace("super().__init__()", seeded, 1)
-    (folder / "net.py").write_text(f"from hpctrip.ranks.launched import launched_rank\n{code}")
-    for ranks in (0, 3):
-        ended = launch(ranks, "run", own, "-o", "stop.max_rounds=1", "--out", folder / f"{ranks}.h5")
-        assert ended.code == 0, ended.err
-    assert len({open_run(folder / f"{ranks}.h5").meta["params_digest"] for ranks in (0, 3)}) == 1
+@pytest.mark.parametrize(("name", "code"), [("drawn", DRAWN), ("seeded", SEEDED)])
+def test_all_ranks_begin_with_the_model_of_rank_0(name, code, hpctrip, on_three, folder):
+    """What is drawn when a file is imported, too; and where ranks draw other numbers, as processors of other kinds may
+    in the last bits."""
+    ended = hpctrip("run", written(folder, code), "-o", "stop.max_rounds=1", "--out", "alone.h5")
+    assert ended.code == 0, ended.err
+    assert on_three.run(name).meta["params_digest"] == open_run("alone.h5").meta["params_digest"]

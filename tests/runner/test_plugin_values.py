@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from hpctrip.record.reader import open_run
@@ -311,20 +313,21 @@ MESSAGES = {
 CASES = [(place, value) for place, messages in MESSAGES.items() for value, _ in messages]
 
 
+def written(folder, place, value=None):
+    """The arguments that choose a plug-in of this table in this folder, which returns the value under this name and is
+    valid otherwise."""
+    table, _, name = place.partition(" ")
+    path = folder / "mine.py"
+    values = SOUND[table] | ({name: value} if name else {})
+    path.write_text("import os\nimport numpy as np\n" + PLUGINS[table].format(**values))
+    kind = "workload={kind='mine', train_samples=400, test_samples=200}"
+    return ["-o", f"plugins=['{path}']", "-o", kind if table == "workload" else f"{table}.kind=mine"]
+
+
 @pytest.fixture
 def plugin(folder):
-    """`plugin(place, value)`: the arguments that choose a plug-in of this table, which returns the value under this
-    name and is valid otherwise."""
-
-    def make(place, value=None):
-        table, _, name = place.partition(" ")
-        path = folder / "mine.py"
-        values = SOUND[table] | ({name: value} if name else {})
-        path.write_text("import os\nimport numpy as np\n" + PLUGINS[table].format(**values))
-        kind = "workload={kind='mine', train_samples=400, test_samples=200}"
-        return ["-o", f"plugins=['{path}']", "-o", kind if table == "workload" else f"{table}.kind=mine"]
-
-    return make
+    """`plugin(place, value)`: such arguments."""
+    return functools.partial(written, folder)
 
 
 def message(place, value, folder):
@@ -376,28 +379,41 @@ def test_plan_refuses_a_plug_in_like_run(plugin, hpctrip, tiny, folder):
     hpctrip("plan", tiny, *plugin(*NO_SUCH_CLASS)).check_refused(message(*NO_SUCH_CLASS, folder))
 
 
+ON_THREE = {"power": POWER_LATER, "task": NO_TASK, "update": UPDATE_LATER}
+
+
+@pytest.fixture(scope="module")
+def on_three(launch, tiny, tmp_path_factory):
+    """The only launch of three ranks, for all of these; the last one ends it."""
+    folder = tmp_path_factory.mktemp("three")
+    rank = "os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))"
+    noted = f"(open('{folder / 'ranks'}', 'a').write({rank}), np.arange(10) * 1e6)[1]"
+    cases = {"asked": ("sites distances_m", noted), **ON_THREE}
+    commands = {}
+    for name, case in cases.items():
+        (folder / name).mkdir()
+        words = ["run", tiny, *written(folder / name, *case), "-o", "stop.max_rounds=2"]
+        commands[name] = [*words, "--out", folder / name / "run.h5"]
+    return launch.commands(3, folder, commands)
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize(("case", "at_host"), [(POWER_LATER, False), (NO_TASK, False), (UPDATE_LATER, True)])
-def test_many_ranks_end_on_a_plug_in_without_a_traceback(
-    case, at_host, plugin, launch, tiny, folder, files_in
-):
+@pytest.mark.parametrize("name", ON_THREE)
+def test_many_ranks_end_on_a_plug_in_without_a_traceback(name, on_three, files_in):
     """A host that finds it in mid round ends the job by MPI_Abort."""
-    ended = launch(2, tiny, *plugin(*case), "--out", folder / "run.h5")
-    assert ended.code == 2 and "Traceback" not in ended.err, ended
-    assert ("hpctrip: rank 1 on " in ended.err) == at_host, ended
-    assert all(fragment in ended.err for fragment in message(*case, folder))
+    err, at_host = on_three.output(name, "err"), name == "update"
+    assert "Traceback" not in err and len([line for line in err.splitlines() if "mine.py" in line]) == 1, err
+    assert on_three.codes(name) == [] if at_host else [2] * 3
+    assert on_three.ended.code == 2, on_three.ended
+    assert ("hpctrip: rank " in err) == at_host, err
+    folder = on_three.folder / name
+    assert all(fragment in err for fragment in message(*ON_THREE[name], folder))
     # a killed rank 0 leaves its lock file, which holds nobody up
     assert {path.name for path in files_in(folder)} - {"run.h5.lock"} == {"mine.py"}
 
 
 @pytest.mark.mpi
-def test_the_positions_of_the_sites_are_computed_at_rank_0_alone(plugin, launch, tiny, folder):
+def test_the_positions_of_the_sites_are_computed_at_rank_0_alone(on_three):
     """A table of sites is on rank 0's disk only, and a service asked by 41 ranks would not thank."""
-    asked = folder / "asked"
-    note = f"open('{asked}', 'a').write(os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')))"
-    value = f"({note}, np.arange(10) * 1e6)[1]"
-    ended = launch(
-        3, tiny, *plugin("sites distances_m", value), "-o", "stop.max_rounds=1", "--out", folder / "run.h5"
-    )
-    assert ended.code == 0, ended.err
-    assert set(asked.read_text()) == {"0"}
+    assert on_three.codes("asked") == [0] * 3, on_three.output("asked", "err")
+    assert set((on_three.folder / "ranks").read_text()) == {"0"}

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
 from small_study import BASE, STUDY
 
 
 @pytest.fixture(scope="session")
-def made(hpctrip, tmp_path_factory):
-    """`folder` with base.toml, study.toml and the results out/; `ended`: the result of the command."""
-    folder = tmp_path_factory.mktemp("study")
-    (folder / "base.toml").write_text(BASE)
-    (folder / "study.toml").write_text(STUDY)
-    ended = hpctrip("study", folder / "study.toml", "--out", folder / "out", "--jobs", "2")
-    return SimpleNamespace(folder=folder, ended=ended)
+def made(hpctrip, tmp_path_factory, for_all_processes):
+    """`folder` with base.toml, study.toml and the results out/; `ended`: the result of the command. Made by the first
+    process of the tests that needs it, copied by each."""
+    folder, result = for_all_processes / "study", for_all_processes / "study.pickle"
+    with FileLock(for_all_processes / "study.lock"):
+        if not result.exists():
+            folder.mkdir()
+            (folder / "base.toml").write_text(BASE)
+            (folder / "study.toml").write_text(STUDY)
+            ended = hpctrip("study", folder / "study.toml", "--out", folder / "out", "--jobs", "2")
+            result.write_bytes(pickle.dumps((ended.code, ended.out, ended.err)))
+    code, out, err = pickle.loads(result.read_bytes())
+    own = shutil.copytree(folder, tmp_path_factory.mktemp("study") / "own")
+    return SimpleNamespace(folder=own, ended=SimpleNamespace(code=code, out=out, err=err))
 
 
 @pytest.fixture
