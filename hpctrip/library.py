@@ -42,8 +42,8 @@ Overrides = Mapping[str, Any] | None
 
 
 class Run(reader.Run):
-    """Results file of one run, in memory: `rounds`, `sites`, `cohorts` and `candidates` are pandas data frames, `meta`
-    holds its attributes, `input` its resolved input. A notebook shows its summary."""
+    """Results file of one run, in memory: `rounds`, `sites`, `cohorts`, `candidates` and `flights` are pandas data
+    frames, `meta` holds its attributes, `input` its resolved input. A notebook shows its summary."""
 
     def plot(self, figure: str = "summary", **options: Any) -> Drawing:
         """Draw a figure of this run, see `hpctrip.plot`."""

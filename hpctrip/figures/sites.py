@@ -1,4 +1,4 @@
-"""Figures of the sites of one run: their network, and how long all others waited for them."""
+"""Figures of the sites of one run: their network, what they did over time, how long all others waited for them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpctrip.base.frames import pd
-from hpctrip.base.text import aligned, counted
+from hpctrip.base.text import aligned, counted, printable
 from hpctrip.base.units import GB, HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import ONE_RUN
-from hpctrip.record.reader import Run
+from hpctrip.record.reader import Run, Status
 from hpctrip.sim.network import DistanceNetwork
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 NEAR_MILES = 1000
 MOST_STRAGGLERS = 25
 """Largest number of sites that are drawn; the table has all."""
+MOST_ROUNDS, MOST_SITES = 30, 60
+"""Largest numbers of rounds and of sites in a legible timeline."""
+DOING = {
+    "computing": {"color": style.BLUE},
+    "sending": {"color": style.ORANGE, "hatch": "////", "edgecolor": "white", "linewidth": 0},
+    "waiting": {"color": style.FAINT},
+    "given up": {"color": style.VERMILLION, "hatch": "xxxx", "edgecolor": "white", "linewidth": 0},
+    "away": style.HATCHED,
+}
+"""{what a site does: the look of its bar}."""
 
 
 @figure(ONE_RUN)
@@ -120,18 +130,16 @@ def stragglers(run: Run) -> Drawing:
     often.set_xlabel(f"Rounds, of {all_rounds}")
     style.whole_numbers(often, "x")
     long.barh(places, shown["compute_h"], 0.7, color=style.BLUE, label="computing")
-    look = {"color": style.ORANGE, "hatch": "////", "edgecolor": "white", "linewidth": 0}
-    long.barh(places, shown["comm_h"], 0.7, left=shown["compute_h"], label="communicating", **look)
+    look = {"left": shown["compute_h"], "label": "communicating"} | DOING["sending"]
+    long.barh(places, shown["comm_h"], 0.7, **look)
     long.set_xlabel(f"Simulated hours that it took as the straggler, of {total_h:.3g}")
     for axes in (often, long):
         axes.tick_params(axis="y", length=0)
         style.grid(axes, "x")
     num_more = len(stragglers) - len(shown)
     rest = f"{num_more} more not drawn; " if num_more else ""
-    label = grouping.grouped([run])[0].label
-    subject = f"{label}, seed {run.meta['seed']}, n = {counted(all_rounds, 'round')}"
     never = f"{rest}{counted(num_never, 'site')} never the straggler"
-    style.finish(picture, f"{subject}; {reading.provenance([run])}\n{never}")
+    style.finish(picture, f"{described(run)}\n{never}")
 
     rows = []
     for s in shown.itertuples():
@@ -160,3 +168,75 @@ def by_site(run: Run) -> pd.DataFrame:
     table = table.astype({"rounds_in_cohort": int, "rounds_straggler": int})
     table["hours"] = table["compute_h"] + table["comm_h"]
     return table.sort_values(["hours", "rounds_straggler"], ascending=False, kind="stable").reset_index()
+
+
+def described(run: Run) -> str:
+    """The run in a few words, for the top of a picture."""
+    label, rounds = grouping.grouped([run])[0].label, counted(len(run.rounds), "round")
+    return f"{label}, seed {run.meta['seed']}, n = {rounds}; {reading.provenance([run])}"
+
+
+@figure(ONE_RUN)
+def timeline(run: Run) -> Drawing:
+    """What each site did over simulated time.
+
+    A site computes and sends its update; then it waits until the end of the round that takes the update, or until it
+    starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
+    start, and was out. Thin lines are ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were
+    in most of them.
+    """
+    bars, rounds = bars_of(run), run.rounds[["round", "clock_start_s", "clock_s"]].tail(MOST_ROUNDS)
+    ends = pd.DataFrame({"round": rounds["round"], "site": "", "doing": "round"})
+    ends["start_h"], ends["end_h"] = rounds["clock_start_s"] / HOUR_S, rounds["clock_s"] / HOUR_S
+    number, from_h = ends["round"].iloc[0], ends["start_h"].iloc[0]
+    taking_part = run.cohorts[run.cohorts["round"] >= number].groupby("site").size()
+    sites = taking_part.nlargest(MOST_SITES).index.sort_values()
+    bars = bars[(bars["end_h"] > from_h) & bars["site"].isin(sites)]
+    bars = bars.assign(start_h=bars["start_h"].clip(lower=from_h))
+    names = run.sites["name"] if "name" in run.sites else pd.Series("", run.sites.index)
+    names = [printable(names.get(site, ""), 24) or f"site {site}" for site in sites]
+
+    picture = style.figure(1.2 + 0.15 * len(sites), style.PAGE_INCHES)
+    axes = picture.subplots()
+    for doing, look in DOING.items():
+        if len(part := bars[bars["doing"] == doing]):
+            places, hours = sites.get_indexer(part["site"]), part["end_h"] - part["start_h"]
+            axes.barh(places, hours, 0.8, left=part["start_h"], label=doing, **look)
+    for hours in ends["end_h"]:
+        axes.axvline(hours, color="black", linewidth=0.4)
+    axes.set_yticks(range(len(sites)), names)
+    axes.set(ylim=(len(sites) - 0.5, -0.5), xlim=(from_h, hours), xlabel="Simulated time (hours)")
+    axes.tick_params(axis="y", length=0)
+    which = "all" if len(sites) == len(taking_part) else f"the {len(sites)} in most of them"
+    drawn = f"rounds {number} to {number + len(ends) - 1} of {len(run.rounds)}; "
+    drawn += f"of {len(run.sites)} sites {len(taking_part)} took part, {which} drawn"
+    style.finish(picture, f"{described(run)}\n{drawn}; thin lines: ends of rounds")
+
+    hours = (bars["end_h"] - bars["start_h"]).groupby([bars["site"], bars["doing"]]).sum().unstack()
+    hours = hours.reindex(sites, columns=DOING).fillna(0.0)
+    rows = [(name, *(f"{h:.3g}" for h in row)) for name, row in zip(names, hours.to_numpy(), strict=True)]
+    lines = [*aligned(("site", *(f"{doing} h" for doing in DOING)), rows), drawn]
+    return Drawing(picture, pd.concat([bars.astype({"site": str}), ends]), lines)
+
+
+def bars_of(run: Run) -> pd.DataFrame:
+    """What the sites did, a row a bar of more than a microsecond, which rounding may give: site, round (in which it
+    had started), doing (a key of DOING), start_h, end_h."""
+    flights = run.flights.sort_values(["site", "start_s"])
+    start_s, status = flights["start_s"], flights["status"]
+    again_s = start_s.groupby(flights["site"]).shift(-1)
+    free_s = np.fmin(flights["end_s"].fillna(run.rounds["clock_s"].iloc[-1]), again_s)
+    computed_s, sent_s = np.fmin(flights["computed_s"], free_s), np.fmin(flights["sent_s"], free_s)
+    used = status.isin([Status.ARRIVED, Status.UNDER_WAY])
+    parts = {
+        "computing": (used, start_s, computed_s),
+        "sending": (used, computed_s, sent_s),
+        "waiting": (used, sent_s, free_s),
+        "given up": (~used & (status != Status.OUT), start_s, free_s),
+        "away": (status == Status.OUT, start_s, free_s),
+    }
+    tables = []
+    for doing, (those, from_s, until_s) in parts.items():
+        times = {"doing": doing, "start_h": from_s / HOUR_S, "end_h": until_s / HOUR_S}
+        tables.append(flights[["site", "round"]].assign(**times)[those & (until_s - from_s > 1e-6)])
+    return pd.concat(tables, ignore_index=True)

@@ -23,7 +23,8 @@ from hpctrip.record.lock import SUFFIXES
 from hpctrip.record.open_checked import TableError
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Column, Format
-from hpctrip.sim.rounds import History
+from hpctrip.sim.quantities import ACTIVITIES
+from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -63,6 +64,27 @@ class Run(ResultsFile):
             cohorts=frames["rounds_sites"],
             candidates=frames["candidates"],
         )
+
+    @property
+    def flights(self) -> pd.DataFrame:
+        """One row per flight, a site's work from its start until its update arrives or is given up: site, round (in
+        which it started), start_s, computed_s, sent_s, end_s, age, weight, status, energy_j.
+
+        Times are simulated seconds since the start of the run; NaN: never, or not known yet. end_s is the end of the
+        round that took the update or gave it up (NaN: under way). age, weight and status are those of its last round,
+        as in `cohorts`; energy_j is that of all its rounds.
+        """
+        rows = self.cohorts.merge(self.rounds[["round", "clock_start_s", "clock_s"]], on="round")
+        rows["round"] -= rows["age"]
+        rows["energy_j"] = rows[[*ACTIVITIES]].sum(axis=1, skipna=False)
+        rows["energy_j"] = rows.groupby(["round", "site"])["energy_j"].transform("sum", min_count=1)
+        rows = rows.drop_duplicates(["round", "site"], keep="last").sort_values(["round", "site"])
+        rows["start_s"] = rows["start_s"].fillna(rows["clock_start_s"])  # of older files: all start together
+        rows["computed_s"] = (rows["start_s"] + rows["compute_s"]).where(np.isfinite(rows["compute_s"]))
+        rows["sent_s"] = (rows["computed_s"] + rows["comm_s"]).where(rows["status"] != Status.LATE)
+        rows["end_s"] = rows["clock_s"].where(rows["status"] != Status.UNDER_WAY)
+        names = "site round start_s computed_s sent_s end_s age weight status energy_j"
+        return rows[names.split()].reset_index(drop=True)
 
     @property
     def time_to_accuracy_s(self) -> float:
@@ -123,7 +145,10 @@ class Run(ResultsFile):
         if faults := self.schema_faults() or [*self.structure_faults()]:
             raise InputError(faults=faults)
         return schema.history_of(
-            {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
+            {
+                name: {c: frame[c].to_numpy() for c in frame if c not in frame.attrs["added"]}
+                for name, frame in self.tables.items()
+            }
         )
 
 

@@ -83,6 +83,22 @@ def test_other_files_are_refused(run_file, tmp_path):
         open_run(tmp_path / "foreign.h5")
 
 
+def test_the_flights_of_a_file_older_than_their_columns_start_with_their_rounds(
+    monkeypatch, meta, fake_sites, fake_history, tmp_path
+):
+    path, specs = tmp_path / "old.h5", schema.TABLES["rounds_sites"]
+    older = {name: spec for name, spec in specs.items() if name not in ("start_s", "age", "weight")}
+    with monkeypatch.context() as patch:
+        patch.setitem(schema.TABLES, "rounds_sites", older)
+        write_run(path, meta, fake_sites(5), fake_history(3, 5))
+    run = open_run(path)
+    flights = run.flights.query("round == 3")
+    assert flights["site"].tolist() == [0, 1, 2, 3] and set(flights["start_s"]) == {52.0}
+    assert flights["computed_s"].tolist() == [62.0, 72.0, 82.0, 92.0]
+    assert flights["sent_s"].tolist() == [63.0, 73.0, 83.0, 93.0] and set(flights["end_s"]) == {93.0}
+    assert run.history().last.cohort.start_s.tolist() == [52.0] * 4 and verify(run) == []
+
+
 @pytest.mark.parametrize("version", [1, 99])
 def test_a_file_of_another_format_version_is_one_line_that_names_its_writer(run_file, version):
     with h5py.File(run_file, "r+") as file:

@@ -151,6 +151,21 @@ def test_the_run_of_these_tests_has_every_fate(late):
     assert set(late.cohorts["age"]) == {0, 1} and late.rounds["num_arrived"].max() > 1
 
 
+def test_a_flight_is_one_row_whatever_the_number_of_its_rounds(late):
+    flights, ends_s = late.flights, late.rounds.set_index("round")["clock_s"]
+    assert not flights.duplicated(["site", "round"]).any() and len(flights) < len(late.cohorts)
+    assert flights["energy_j"].sum() == pytest.approx(late.rounds["energy_j"].sum(), rel=1e-12)
+    under_way, away = flights["status"] == Status.UNDER_WAY, flights["status"] == Status.OUT
+    assert set(flights["round"][under_way]) == {8} and flights["end_s"].isna().equals(under_way)
+    ended = flights[~under_way]
+    assert ended["end_s"].tolist() == ends_s[ended["round"] + ended["age"]].tolist()
+    assert set(ended["age"][~away]) == {1} and set(ended["age"][away]) == {0}
+    arrived = flights[flights["status"] == Status.ARRIVED]
+    assert (arrived["start_s"] < arrived["computed_s"]).all() and (arrived["weight"] > 0).all()
+    assert (arrived["sent_s"] <= arrived["end_s"] + 1e-9).all()
+    assert flights["sent_s"][away | (flights["status"] == Status.LATE)].isna().all()
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_the_number_of_ranks_changes_no_bit(late, tiny, tmp_path, launch, ranks):
