@@ -42,14 +42,12 @@ class Rounds(Component):
 
     def check(self, timing: Timing) -> None:
         """InputError where a flight would have no time of its own, which it needs in order to end in another round."""
-        if self.leaves_flights and (timing.clock != "straggler" or timing.compute == "measured"):
-            measured = timing.compute == "measured"
-            key = 'timing.compute = "measured"' if measured else f'timing.clock = "{timing.clock}"'
-            hint = 'use compute = "modelled"' if measured else 'use clock = "straggler"'
-            problem = (
-                f"gives a site no time of its own before it has trained, which {config_key('rounds', self)}"
+        if self.leaves_flights and (timing.clock, timing.compute) != ("straggler", "modelled"):
+            raise InputError(
+                f'timing: clock = "{timing.clock}", compute = "{timing.compute}"',
+                f"gives a site no time of its own before it has trained, which {config_key('rounds', self)} needs",
+                'use clock = "straggler" and compute = "modelled", or synchronous rounds',
             )
-            raise InputError(key, f"{problem} needs", f"{hint}, or synchronous rounds")
 
 
 ROUNDS = Registry("rounds", default="synchronous", required=Rounds.times, added=True)
