@@ -32,8 +32,7 @@ class Rounds(Component):
 
     def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
         """The round after `state`: its flights, what becomes of them in it, and its length. `work_s` is c_i of all
-        sites [N]. A site starts at most once in a round, as random streams are those of a site and a round.
-        tests/delayed.py has two kinds that do not wait for all."""
+        sites [N]. A site starts at most once in a round, as random streams are those of a site and a round."""
         raise NotImplementedError
 
     def discounts(self, age: np.ndarray) -> np.ndarray:
