@@ -289,7 +289,8 @@ def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePo
     def find() -> ResumePoint:
         if aggregator is None:
             return ResumePoint(State(), None)
-        state = aggregator.simulation.judged(state_of(saved, experiment) if saved else State())
+        simulation = aggregator.simulation
+        state = simulation.judged(simulation.weighed(state_of(saved, experiment)) if saved else State())
         point = ResumePoint(state, saved and saved.model)
         if experiment.store.path is None and start.earlier_run is None:
             return point

@@ -153,6 +153,22 @@ class Simulation:
         shares = np.where(arriving, self.shares[cohort].astype(np.float64), 0.0)
         return shares / shares.sum() if shares.any() else shares
 
+    def weighed(self, state: State) -> State:
+        """The state with the weights of rounds that an older hpctrip, which had synchronous ones only, did not
+        record."""
+        rows = tuple(
+            replace(
+                row,
+                cohort=replace(
+                    row.cohort, weight=self.weights(row.cohort.site, row.cohort.status == Status.ARRIVED)
+                ),
+            )
+            if np.isnan(row.cohort.weight).any()
+            else row
+            for row in state.history.rows
+        )
+        return replace(state, history=History(rows))
+
     def finish(self, draft: Draft, outcome: Outcome) -> tuple[State, RoundRow]:
         """The state after the round: the virtual clock has moved, one row is added, the stop rules are asked."""
         row = self.row(draft, outcome)

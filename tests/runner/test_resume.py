@@ -123,6 +123,23 @@ def test_a_resumed_model_with_buffers_and_dropout_ends_with_the_same_bits(tmp_pa
     assert diff(open_run(half), trained(f"plugins=['{plugin}']", *lines)) == []
 
 
+def test_a_checkpoint_without_the_columns_of_flights_goes_on_to_the_same_file(tmp_path, monkeypatch):
+    """As an older hpctrip wrote it: what it did not record follows from the rest."""
+    later = {"rounds_sites/start_s", "rounds_sites/age", "rounds_sites/weight", "rounds/link_free_s"}
+    run(tmp_path / "half.h5", rounds=1)
+    with monkeypatch.context() as patch:
+        every = checkpoints.history_arrays
+        patch.setattr(
+            checkpoints,
+            "history_arrays",
+            lambda history: {k: v for k, v in every(history).items() if k not in later},
+        )
+        saved, file, _ = checkpoints.newest(tmp_path / "half.h5")
+        file.write_bytes(checkpoints.pack(saved))
+    assert np.isnan(checkpoints.read(file).state.history.last.cohort.weight).all()
+    assert_same(resume(tmp_path / "half.h5", rounds=3), run(tmp_path / "whole.h5", rounds=3))
+
+
 def test_a_resumed_fine_tuning_ends_with_the_same_bits(tmp_path, tiny_workloads, tiny, trained, hpctrip):
     half, llm = tmp_path / "half.h5", tiny_workloads["llm"]
     lines = (f"-o{line}" for line in (*llm, "stop.max_rounds=1"))
