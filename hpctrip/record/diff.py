@@ -121,13 +121,14 @@ def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
 def changes(
     table: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "", where: str = ""
 ) -> Iterator[Difference]:
-    """The first difference in each column of a table, or its lengths where these differ. `key` is the column that
-    identifies a row, `where` the place if it is not the table as a whole."""
+    """The first difference in each column of a table that both files have, or its lengths where these differ. `key` is
+    the column that identifies a row, `where` the place if it is not the table as a whole."""
     if len(left) != len(right):
         yield Difference(where or "run", table, len(left), len(right))
         return
+    unknown = {name for frame in (left, right) for name in frame.attrs.get("added", ())}
     for name in dict.fromkeys([*left, *right]):
-        if is_measured(name):
+        if is_measured(name) or name in unknown:  # an older file does not know it
             continue
         if name not in left or name not in right:
             yield Difference(

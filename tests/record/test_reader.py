@@ -97,6 +97,8 @@ def test_the_flights_of_a_file_older_than_their_columns_start_with_their_rounds(
     assert flights["computed_s"].tolist() == [62.0, 72.0, 82.0, 92.0]
     assert flights["sent_s"].tolist() == [63.0, 73.0, 83.0, 93.0] and set(flights["end_s"]) == {93.0}
     assert run.history().last.cohort.start_s.tolist() == [52.0] * 4 and verify(run) == []
+    write_run(tmp_path / "new.h5", meta, fake_sites(5), fake_history(3, 5))
+    assert diff(run, open_run(tmp_path / "new.h5")) == []
 
 
 @pytest.mark.parametrize("version", [1, 99])
