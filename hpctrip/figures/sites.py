@@ -178,7 +178,7 @@ def described(run: Run) -> str:
 
 @figure(ONE_RUN)
 def timeline(run: Run) -> Drawing:
-    """What each site did over simulated time.
+    """Timeline of the sites: computing, sending and waiting over simulated time.
 
     A site computes and sends its update; then it waits until the end of the round that takes the update, or until it
     starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
@@ -220,8 +220,8 @@ def timeline(run: Run) -> Drawing:
 
 
 def bars_of(run: Run) -> pd.DataFrame:
-    """What the sites did, a row a bar of more than a microsecond, which rounding may give: site, round (in which it
-    had started), doing (a key of DOING), start_h, end_h."""
+    """The bars of the timeline, one row each: site, round (in which the flight started), doing (a key of DOING),
+    start_h, end_h. Bars of less than a microsecond are rounding errors and are left out."""
     flights = run.flights.sort_values(["site", "start_s"])
     start_s, status = flights["start_s"], flights["status"]
     again_s = start_s.groupby(flights["site"]).shift(-1)

@@ -147,8 +147,9 @@ class Plan:
         num_candidates = len(row.candidates.k) if row.candidates else 0
         num_flights, num_entries = len(row.cohort.site), len(host.initial_params)
         rows = self.aggregator.experiment.stop.max_rounds * schema.row_bytes(num_flights, num_candidates)
-        kept = (row.cohort.status == Status.UNDER_WAY).sum() * (num_entries + host.memory.NUM_LOSSES)
-        model = num_entries, len(host.slots), host.num_sites * host.memory.length + int(kept)
+        num_under_way = int((row.cohort.status == Status.UNDER_WAY).sum())
+        update_entries = num_under_way * (num_entries + host.memory.NUM_LOSSES)
+        model = num_entries, len(host.slots), host.num_sites * host.memory.length + update_entries
         return {
             "results": rows + schema.empty_bytes(host.num_sites),
             "checkpoint": rows + checkpoint.model_bytes(*model),

@@ -52,8 +52,9 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
             problems[i].append(f"{name} is {recorded[i]:g}, {how} {expected[i]:g}")
     timing = Timing.model_construct(clock=clock)
     awaited: set[tuple[int, int]] = set()
+    waits_for_all = is_synchronous(run)
     for row, texts in zip(rows, problems, strict=True):
-        times = _times(row, timing, deadline_s or math.inf, is_synchronous(run))
+        times = _times(row, timing, deadline_s or math.inf, waits_for_all)
         flights = _flights(row, awaited)
         for text in (*texts, *_measured(row), *_cohort(row), *flights, *times, *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)

@@ -83,7 +83,7 @@ class Experiment(Component):
     """Money for a kilowatt-hour at every site over time."""
     accounts: NotInTraining[Accounts] = Accounts()
     rounds: NotInTraining[Added[ROUNDS.field()]] = Field(default_factory=dict, validate_default=True)
-    """Who starts in a round, whose updates arrive in it, and when it ends."""
+    """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
     timing: NotInTraining[Timing] = Timing()
     faults: NotInTraining[Faults] = Faults()
     profiler: NotInTraining[Profiler] = Profiler()

@@ -212,7 +212,9 @@ class Host:
         with self.wall.phase("train", round):
             began = time.perf_counter()
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
-            arriving = chain(self._kept(assignment, start), self._trained(assignment, params, start, tally))
+            arriving = chain(
+                self._from_earlier_rounds(assignment, start), self._trained(assignment, params, start, tally)
+            )
             for position, update in arriving:
                 weight = float(assignment.weights[position] * assignment.discounts[position])
                 if not update.usable or not self.partial.add(update.delta, weight, update.magnitude):
@@ -236,11 +238,13 @@ class Host:
         self.meter.lap("train")
         return self.partial.vector, integers.long().cpu().numpy()
 
-    def _kept(self, assignment: Assignment, start: torch.Tensor) -> Iterator[tuple[int, SiteUpdate]]:
+    def _from_earlier_rounds(
+        self, assignment: Assignment, start: torch.Tensor
+    ) -> Iterator[tuple[int, SiteUpdate]]:
         """(position, update) of the flights of earlier rounds that arrive in this one and that this rank has kept.
         Updates that will not arrive any more are forgotten."""
         for position in assignment.ended:
-            update = self.memory.taken(int(assignment.cohort[position]), start, self.num_params)
+            update = self.memory.take(int(assignment.cohort[position]), start, self.num_params)
             if update and assignment.weights[position] > 0:
                 yield position, update
 
@@ -262,7 +266,7 @@ class Host:
             for position, site in zip(block, sites, strict=True):
                 if self.experiment.workload.has_own_model:  # the others draw nothing
                     seed_draws(self.device, self.seed, round, site)
-                update = self._sent(site, next(updates), round)
+                update = self._compressed(site, next(updates), round)
                 tally.note("train_wall_s", update.wall_s, position)
                 if not update.usable and site in before:  # what is not summed changes no state
                     self.memory.rows[site] = before[site]
@@ -271,7 +275,7 @@ class Host:
                 else:
                     self.memory.keep(site, update, start, self.num_params)
 
-    def _sent(self, site: int, update: SiteUpdate, round: int) -> SiteUpdate:
+    def _compressed(self, site: int, update: SiteUpdate, round: int) -> SiteUpdate:
         """The update of a site, compressed as it arrives; as it is where training diverged."""
         compression, residual = self.experiment.compression, self.memory.of(site)[0]
         if compression.lossless or not update.usable:

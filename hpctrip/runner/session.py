@@ -290,7 +290,7 @@ def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePo
         if aggregator is None:
             return ResumePoint(State(), None)
         simulation = aggregator.simulation
-        state = simulation.judged(simulation.weighed(state_of(saved, experiment)) if saved else State())
+        state = simulation.judged(simulation.with_weights(state_of(saved, experiment)) if saved else State())
         point = ResumePoint(state, saved and saved.model)
         if experiment.store.path is None and start.earlier_run is None:
             return point
@@ -315,7 +315,7 @@ def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePo
             problem = f"gave other frozen parameters or constants than in the run of {place}"
             raise InputError(experiment.workload.model_place, problem, "resume it with the same files")
         flights = point.state.flights
-        if point.model and {*point.model.updates} != {*flights.site[flights.flies_on].tolist()}:
+        if point.model and {*point.model.updates} != {*flights.site[flights.has_update].tolist()}:
             problem = "does not hold the updates of the sites that are under way"
             raise InputError(str(place), problem, "resume with the hpctrip that wrote it")
         return point.model is not None

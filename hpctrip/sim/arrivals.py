@@ -1,4 +1,4 @@
-"""Kinds of rounds: which sites start in a round, whose updates are in its mean, and when it ends.
+"""Kinds of rounds: which sites start in a round, which updates it averages, and when it ends.
 
 A kind turns the policy's decision into the flights (flights.py) of a round. In a synchronous round, those that start
 also arrive. The others walk through the `Events` of a round in the order of simulated time and leave flights under way,
@@ -36,7 +36,7 @@ class Rounds(Component):
         raise NotImplementedError
 
     def discounts(self, age: np.ndarray) -> np.ndarray:
-        """Factors in [0, 1] of the weights p_i of updates that arrive so many rounds after they started, [f]."""
+        """Factors in [0, 1] for the weights p_i of updates of this age in rounds, [f]."""
         return np.ones(len(age))
 
     def check(self, timing: Timing) -> None:
@@ -109,7 +109,7 @@ class Events:
         self._busy = {flight.site for flight in self._earlier}  # and those that have started in this round
         self._queue: list[tuple[float, int, int, Flight]] = []  # (time, site, version): no two are equal
         for flight in self._earlier:
-            self._await(flight)
+            self._schedule(flight)
 
     @property
     def under_way(self) -> list[Flight]:
@@ -136,7 +136,7 @@ class Events:
             flight = Flight(site, version, self.clock_s, *own_s, work, fate)
             self._started.append(flight)
             if fate == Status.UNDER_WAY:
-                self._await(flight)
+                self._schedule(flight)
         return int(asked.sum())
 
     def next_end(self) -> Flight | None:
@@ -147,7 +147,7 @@ class Events:
             if flight.is_sent:
                 return flight
             self._send(flight)
-            self._await(flight)
+            self._schedule(flight)
         return None
 
     def receive(self, flight: Flight) -> None:
@@ -175,7 +175,7 @@ class Events:
         columns = zip(*map(astuple, flights), strict=True)
         return RoundTimes(round, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s)
 
-    def _await(self, flight: Flight) -> None:
+    def _schedule(self, flight: Flight) -> None:
         """Put the next event of a flight into the queue: its end, where that is known, or the end of its computing."""
         next_s = flight.start_s + flight.compute_s + (flight.comm_s if flight.is_sent else 0.0)
         next_s = min(next_s, flight.start_s + self._world.deadline_s)

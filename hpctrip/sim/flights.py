@@ -41,8 +41,8 @@ class Flights:
         return self.start_s + self.compute_s
 
     @property
-    def flies_on(self) -> np.ndarray:
-        """Which are under way and compute in time, [f] bool: they are trained, and hosts keep their updates."""
+    def has_update(self) -> np.ndarray:
+        """Which are under way and compute in time, [f] bool: they have been trained, and hosts hold their updates."""
         return (self.status == Status.UNDER_WAY) & np.isfinite(self.compute_s)
 
 
@@ -98,7 +98,7 @@ class RoundTimes:
         """Positions of the flights that are trained: those that started in the round, unless it is known already that
         their updates will not arrive."""
         arrives = self.flights.status == Status.ARRIVED
-        return np.flatnonzero((self.age == 0) & (arrives | self.flights.flies_on))
+        return np.flatnonzero((self.age == 0) & (arrives | self.flights.has_update))
 
 
 @dataclass(frozen=True)

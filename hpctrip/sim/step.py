@@ -95,7 +95,7 @@ class Simulation:
     forecast: Forecast = PERSISTENCE
     """Forecast of the sites' power over the coming round."""
     rounds: Rounds = SYNCHRONOUS
-    """Who starts in a round, whose updates arrive in it, and when it ends."""
+    """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component returns an invalid value."""
@@ -153,7 +153,7 @@ class Simulation:
         shares = np.where(arriving, self.shares[cohort].astype(np.float64), 0.0)
         return shares / shares.sum() if shares.any() else shares
 
-    def weighed(self, state: State) -> State:
+    def with_weights(self, state: State) -> State:
         """The state with the weights of rounds that an older hpctrip, which had synchronous ones only, did not
         record."""
         rows = tuple(

@@ -103,7 +103,7 @@ def test_fedadam_starts_from_tau_also_where_nobody_arrived_in_the_first_round(tr
 @pytest.fixture
 def diverging(monkeypatch):
     """`diverging(sites)`: those sites send back updates that are not numbers."""
-    honest = Host._sent
+    honest = Host._compressed
 
     def install(sites):
         def sent(self, site, update, round):
@@ -112,7 +112,7 @@ def diverging(monkeypatch):
                 update = replace(update, magnitude=float(largest(update.delta)))
             return honest(self, site, update, round)
 
-        monkeypatch.setattr(Host, "_sent", sent)
+        monkeypatch.setattr(Host, "_compressed", sent)
 
     return install
 

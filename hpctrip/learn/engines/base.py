@@ -93,7 +93,7 @@ class SiteState:
         losses = torch.from_numpy(np.array(update.losses).view(np.float32))
         self.under_way[site] = torch.cat([delta, losses.to(delta)])
 
-    def taken(self, site: int, start: torch.Tensor, num_params: int) -> SiteUpdate | None:
+    def take(self, site: int, start: torch.Tensor, num_params: int) -> SiteUpdate | None:
         """The update that this rank has kept for a site, as it differs from `start` [P + B]; None where it has none."""
         if (row := self.under_way.pop(site, None)) is None:
             return None
