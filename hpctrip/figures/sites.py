@@ -178,7 +178,7 @@ def described(run: Run) -> str:
 
 @figure(ONE_RUN)
 def timeline(run: Run) -> Drawing:
-    """Timeline of the sites: computing, sending and waiting over simulated time.
+    """Computing, sending and waiting of each site over time.
 
     A site computes and sends its update; then it waits until the end of the round that takes the update, or until it
     starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to

@@ -49,7 +49,7 @@ class Rounds(Component):
             )
 
 
-ROUNDS = Registry("rounds", default="synchronous", required=Rounds.times, added=True)
+ROUNDS = Registry("kind of rounds", default="synchronous", required=Rounds.times, added=True)
 
 
 @ROUNDS.add
