@@ -20,7 +20,7 @@ from hpctrip.runner.host import Host
 from hpctrip.runner.loop import Results, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
 from hpctrip.ranks.node import map_large_blocks
-from hpctrip.ranks.launched import open_ranks
+from hpctrip.ranks.transport import open_ranks
 from hpctrip.sim.step import State
 
 torch.set_num_threads(1)
