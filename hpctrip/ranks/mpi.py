@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import signal
 import sys
@@ -13,10 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from hpctrip.base import process
 from hpctrip.base.errors import HpctripError, InputError, blame
 from hpctrip.ranks.base import EndedByAggregator, Phase, Ranks, hostname
 from hpctrip.ranks.node import Node
 
+if process.ends_with_run and hasattr(_libc := ctypes.CDLL(None), "on_exit"):
+    # C's exit calls MPI's own handlers, registered later, and then this one, which spares destroying torch's objects
+    _libc.on_exit(_libc._exit, None)
 try:
     import mpi4py
 
