@@ -200,11 +200,7 @@ def delay_is_not_linear(evidence: Evidence, study: str, label: str) -> Finding:
 
 
 def spare_power(
-    evidence: Evidence,
-    study: str,
-    label: str,
-    within: tuple[float, float] | None,
-    at: str = "",
+    evidence: Evidence, study: str, label: str, within: tuple[float, float] | None, at: str = ""
 ) -> Finding:
     """The spare power of every cell lies within two fractions of its capacity: its mean over all domains and times
     (Fig 2), or where `at` is "max", its least, from the numbers of the study's figure. None: the paper states no
