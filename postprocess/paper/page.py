@@ -29,12 +29,12 @@ HEAD = (
     "caveat",
 )
 METHOD = (
-    "A claim is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, a conjunction if all "
-    "its parts are met or one is not. Ratios are geometric means, paired by seed. If seeds did not reach the target, the "
-    "ratio is a bound, and a sign test decides in its direction only. The next column says which verdicts hold if 5 % of "
-    "those that hold may be wrong (Benjamini-Hochberg over the p-values of these tests; of a conjunction the largest, "
-    "against it Bonferroni's). A caveat says why a verdict says less than it seems to. `hpctrip study STUDY` makes the "
-    "runs that a claim lacks."
+    "A claim is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, a conjunction if "
+    "all its parts are met or one is not. Ratios are geometric means, paired by seed. If seeds did not reach the "
+    "target, the ratio is a bound, and a sign test decides in its direction only. The next column says which verdicts "
+    "hold if 5 % of those that hold may be wrong (Benjamini-Hochberg over the p-values of these tests; of a "
+    "conjunction the largest, against it Bonferroni's). A caveat says why a verdict says less than it seems to. "
+    "`hpctrip study STUDY` makes the runs that a claim lacks."
 )
 RATE = 0.05
 """False discovery rate."""
