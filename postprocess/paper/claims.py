@@ -165,9 +165,6 @@ _BY_FIGURE: dict[tuple[str, str], list[Row]] = {
         )
     ],
     ("Fig 7a", "fig07_final"): [_claim(f"{NO_WAN} have a higher final accuracy", sweep_checks.higher_final)],
-    ("Fig 7a", "fig06"): [
-        _claim(f"{NO_WAN} are more accurate after equally many rounds", sweep_checks.higher_in_the_end)
-    ],
     ("Fig 7b", "fig06"): [_claim(f"{NO_WAN} substantially reduce the time", sweep_checks.more_is_faster)],
     ("Fig 7c", "fig06"): [_claim("Each additional site adds less", sweep_checks.diminishing)],
     ("Fig 8", "fig07_final"): [

@@ -137,20 +137,6 @@ def higher_final(evidence: Evidence, study: str) -> Finding:
     return Finding(above(higher), f"{ours} after {rounds} rounds", num_seeds=higher.n)
 
 
-def higher_in_the_end(evidence: Evidence, study: str) -> Finding:
-    """The largest k has a higher best accuracy than the smallest k over the number of rounds that both runs of a seed
-    have. Final accuracies cannot be compared, as runs stop at the target."""
-    runs = runs_by_k(evidence, study)
-    points = []
-    for both in paired(runs[min(runs)], runs[max(runs)]):
-        length = min(len(run.rounds) for run in both)
-        small, large = (run.rounds["accuracy"].iloc[:length].max() for run in both)
-        points.append(100 * (large - small))
-    higher = Estimate.mean(points)
-    ours = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
-    return Finding(above(higher), f"{ours} after equally many rounds", num_seeds=higher.n)
-
-
 def small_early_gain(evidence: Evidence, study: str, k: int) -> Finding:
     """In the first rounds k sites gain little over the smallest k, which is about as accurate as they: means over these
     rounds, paired by seed."""

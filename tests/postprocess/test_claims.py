@@ -29,7 +29,6 @@ from paper.sweep_checks import (
     convex,
     diminishing,
     higher_final,
-    higher_in_the_end,
     lowest_final,
     minimum_inside,
     more_is_faster,
@@ -350,15 +349,6 @@ def test_more_sites_are_faster_with_less_and_less_to_gain():
     assert found(diminishing, **runs).ordering is Verdict.NOT_MET
     runs["40"] = seeds(9, 9.1, k=(40,))
     assert found(more_is_faster, **runs).ordering is Verdict.NOT_MET
-
-
-def test_the_end_is_compared_after_as_many_rounds():
-    def curve(k, *accuracy):
-        return [run_of(range(1, len(a) + 1), seed, a, (k,)) for seed, a in enumerate(accuracy)]
-
-    runs = {"a": curve(10, (0.1, 0.2, 0.9), (0.1, 0.2, 0.9)), "b": curve(20, (0.1, 0.3), (0.1, 0.31))}
-    higher = found(higher_in_the_end, **runs, c=curve(15, (0.1,)))
-    assert higher.ordering is Verdict.MET and higher.ours.startswith("k = 20 is +10 (")
 
 
 def test_an_early_gain_is_small_where_ten_sites_are_about_as_accurate():
