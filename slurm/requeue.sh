@@ -37,8 +37,10 @@ source slurm/launch.sh
 # USR2, of which it dies), and none reaches ranks that are still importing torch and have made no folder for it yet. The
 # ranks run in the background, as bash would run a trap only after a child in the foreground.
 mkdir -p "${file%/*}"
+# one of an earlier start of this job, whose node was lost before it could remove it; a user's own is empty
+[[ ! -s $file.stop || $(<"$file.stop") != "$SLURM_JOB_ID" ]] || rm -f "$file.stop"
 told=
-trap 'told=yes; touch "$file.stop"' USR2
+trap 'told=yes; echo "$SLURM_JOB_ID" > "$file.stop"' USR2
 (launch --out "$file" --resume "$@") &
 ranks=$!
 code=0

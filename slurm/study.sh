@@ -1,14 +1,14 @@
 #!/bin/bash
-# The runs of a study as tasks of a job array; `hpctrip study NAME --slurm` writes and submits this script.
-# By hand, from the folder that holds inputs/:
+# The runs of a frozen list as tasks of a job array; `hpctrip study submit NAME` writes and submits this script.
+# By hand, after `hpctrip study submit NAME --write` has written LIST:
 #
-#     sbatch --array=0-69%10 slurm/study.sh fig09                                    # ten of seventy runs at a time
-#     sbatch --array=0-5 --ntasks=3 --gpus=0 slurm/study.sh fig08 -o policy.k=10,40,70 -o seed=1,2
+#     sbatch --array=0-69%10 slurm/study.sh LIST                                     # ten of seventy runs at a time
+#     sbatch --array=0-69 --ntasks=5 --gpus=4 slurm/study.sh LIST                    # more for each run
 #
-# Array index i means run i of `hpctrip study NAME --list`. A task whose run is finished ends at once. One that nears its
-# time limit, or is preempted, leaves a checkpoint and goes back into the queue (see HPCTRIP_MAX_REQUEUES in
-# slurm/launch.sh). Options of sbatch win over the lines below; what follows the script goes to `hpctrip study`, which
-# makes table and figures once all is there.
+# Array index i means run i of the list. A task whose run is finished ends at once. One that nears its time limit, or is
+# preempted, leaves a checkpoint and goes back into the queue (see HPCTRIP_MAX_REQUEUES in slurm/launch.sh). Options of
+# sbatch win over the lines below. `hpctrip study status NAME` tells how far it is, `hpctrip study tables NAME` makes
+# table and figures.
 #
 #SBATCH --job-name=study
 #SBATCH --output=slurm-%x-%A_%a.out
@@ -16,9 +16,8 @@
 #SBATCH --requeue
 #SBATCH --time=04:00:00
 #SBATCH --nodes=1
-#SBATCH --ntasks=5              # the aggregator and one host per GPU
-#SBATCH --gpus=4
+#SBATCH --ntasks=1              # of every run: one rank, or the aggregator and hosts
 set -euo pipefail
 
 source slurm/launch.sh
-launch_again study "$@" --task "$SLURM_ARRAY_TASK_ID"
+launch_again study job "$@"

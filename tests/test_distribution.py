@@ -93,7 +93,7 @@ def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
 def test_a_wheel_lists_and_reads_its_studies(installed, tmp_path):
     listed = installed("study", cwd=tmp_path).splitlines()
     assert len(listed) == len(list((ROOT / "inputs/studies").glob("*.toml")))
-    assert "planned      PowerTrip, seed 0" in installed("study", "smoke", "--list", cwd=tmp_path)
+    assert "planned      PowerTrip, seed 0" in installed("study", "status", "smoke", cwd=tmp_path)
 
 
 def test_a_release_has_one_version_and_a_small_wheel(wheel):

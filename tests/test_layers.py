@@ -183,7 +183,7 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
         ("inputs", ""),
         ("check inputs/smoke.toml", ""),
         ("plot --help", "h5py"),
-        ("study smoke --list --out nowhere", "h5py"),
+        ("study status smoke --out nowhere", "h5py"),
     ],
 )
 def test_a_command_that_trains_nothing_loads_nothing_heavy(command, loaded):

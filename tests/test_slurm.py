@@ -70,7 +70,7 @@ def test_ranks_that_would_each_be_alone_are_refused_before_anything_runs(cluster
     assert cluster.statuses() == []
 
 
-SITE = [f"--sbatch=--nodelist={HOST}", "--sbatch=--gpus=0", "--sbatch=--ntasks=2", "--partition=ci"]
+SITE = [f"--sbatch=--nodelist={HOST}", "--ranks", "2", "--partition=ci", "--time=00:10:00"]
 ENDS_ONCE = """
 import os, signal
 from pathlib import Path
@@ -90,25 +90,33 @@ class EndsOnce(Static):
 """
 
 
-def test_a_sweep_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undisturbed(cluster):
+def test_an_array_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undisturbed(cluster):
     (cluster.folder / "ends.py").write_text(ENDS_ONCE)
     lines = ["policy.kind=ends-once", "plugins=['ends.py']", "checkpoint.every_rounds=1", "stop.max_rounds=4"]
     lines += ["watchdog.silent_s=10"]  # srun leaves the other ranks of a killed one alone
     settings = [*TINY, *(word for line in lines for word in ("-o", line))]
     settings += ["-o", "policy.k=2", "-o", "seed=7,8"]
-    sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings, "--out", "try"]
-    log = cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, HPCTRIP_LAUNCHER="")
-    assert log.count("launch.sh: requeued") == 1 and log.count(", from try/runs/") == 1
 
-    # submitted again by the command itself: only what is left
-    study = [sys.executable, "-m", "hpctrip", "study", "fig08", *settings]
-    submitted = cluster.run(*study, "--out", "try", "--slurm", *SITE)
+    def study(command, out, *options):
+        words = [sys.executable, "-m", "hpctrip", "study", command, "fig08", *settings, "--out", out]
+        return cluster.run(*words, *options)
+
+    def submit(states):
+        submitted = study("submit", "try", *SITE)
+        return submitted, cluster.wait(submitted.split()[1].rstrip(":"), states)
+
+    submitted, log = submit({"COMPLETED", "FAILED"})
+    assert "2 runs as tasks of an array, 2 ranks" in submitted
+    assert log.count("launch.sh: requeued") == 1 and log.count("resuming after round") == 1
+    table = study("status", "try")
+    assert "finished     k = 2, seed 7" in table and "its process died after round 1" in table
+
+    submitted, log = submit({"COMPLETED"})  # only what is left
     assert "1 runs as tasks" in submitted
-    log = cluster.wait(submitted.split()[1].rstrip(":"))
-    assert log.count("resuming after round 1, from try/runs/") == 1 and "is finished already" not in log
+    assert log.count("resuming after round 1, from ") == 1 and "is finished already" not in log
 
-    cluster.run(*study, "--out", "try")  # table and figure
-    cluster.run(*study, "--out", "undisturbed", "--jobs", "1")
+    study("tables", "try")
+    study("run", "undisturbed", "--jobs", "1")
     ledgers = [pd.read_csv(cluster.folder / out / "fig08/ledger.csv") for out in ("try", "undisturbed")]
     pd.testing.assert_frame_equal(*(ledger.drop(columns=["wall_s", "file_state"]) for ledger in ledgers))
     assert ledgers[0]["rounds"].tolist() == [4, 4] and ledgers[0]["digest"].nunique() == 2

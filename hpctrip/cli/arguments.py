@@ -52,7 +52,9 @@ class DefaultsToRun(click.Group):
             self.sections.setdefault(section, []).append(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a list of commands for each section."""
+        """Write a list of commands for each section; of all where there are no sections."""
+        if not self.sections:
+            super().format_commands(ctx, formatter)
         for section, commands in self.sections.items():
             with formatter.section(section):
                 formatter.write_dl([(command.name, command.get_short_help_str(100)) for command in commands])

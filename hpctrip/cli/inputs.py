@@ -1,4 +1,4 @@
-"""Commands that take an input: `resume`, `retime`, `check`, `plan`, `prepare`. `run` is in `cli/studies.py`."""
+"""Commands that take an input: `resume`, `retime`, `check`, `plan`, `prepare`. `run` is in `cli/run.py`."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from hpctrip.cli.arguments import DefaultsToRun, line_of_input
 from hpctrip.cli.cluster import cluster
 from hpctrip.cli.device import gpu_settings, tune
 from hpctrip.cli.plot import plot
+from hpctrip.cli.run import run
 from hpctrip.ranks.launched import launched_rank
 
 
@@ -37,7 +38,7 @@ def cli() -> None:
 
 SECTIONS = {
     "Start": (
-        studies.run,
+        run,
         results.show,
         plot,
         inputs.check,

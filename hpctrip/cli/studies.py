@@ -1,36 +1,32 @@
-"""The command `study`, and `run` with sweeps. They import heavy modules when called."""
+"""The commands of `study`. They import heavy modules when called."""
 
 from __future__ import annotations
 
-import re
+import functools
 import shlex
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable
+from hpctrip.base.text import counted, printable
 from hpctrip.cli.arguments import (
     FILE,
-    SITE_OPTIONS,
+    DefaultsToRun,
     Speed,
     echo,
     echo_list,
-    input_options,
-    out_option,
-    overwrite_option,
     plugins_option,
     site_options,
-    store_option,
 )
-from hpctrip.ranks.launched import launched_rank, refuse_launcher
-from hpctrip.ranks.watchdog.guardian import Guardian
+from hpctrip.ranks.launched import refuse_launcher
 
 if TYPE_CHECKING:
-    from hpctrip.studies.run_store import RunState
     from hpctrip.studies.study import Study
+
 
 RESULTS = "results/studies"
 """Default folder of studies and their runs."""
@@ -50,7 +46,6 @@ jobs_option = click.option(
     help="Parallel runs: one per GPU, or per core.",
 )
 
-
 sweep_option = click.option(
     "--sweep",
     "sweeps",
@@ -59,62 +54,216 @@ sweep_option = click.option(
     help="An axis: runs with each of these values; 0..9 means ten values.",
 )
 
-
-@click.command()
-@click.argument("path", type=FILE, metavar="FILE.toml|NAME", required=False)
-@click.option(
-    "--out", type=FILE, default=RESULTS, show_default=True, metavar="DIR", help="Folder of runs and studies."
+_OF_STUDY = (
+    click.argument("name", type=FILE, metavar="FILE.toml|NAME"),
+    click.option(
+        "--out",
+        type=FILE,
+        default=RESULTS,
+        show_default=True,
+        metavar="DIR",
+        help="Folder of runs and studies.",
+    ),
+    click.option("--small", is_flag=True, help="The study's small form."),
+    click.option(
+        "-o",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override a key of all runs, e.g. policy.k=50.",
+    ),
+    sweep_option,
+    plugins_option,
 )
-@jobs_option
-@click.option(
-    "--ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks of every run, started by mpirun."
-)
-@click.option(
+only_option = click.option(
     "--only", metavar="PATTERN", help="Only runs whose name contains this text, or matches it (* and ?)."
 )
-@click.option("--small", is_flag=True, help="The study's small form.")
-@click.option(
-    "-o",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of all runs, e.g. policy.k=50.",
+ranks_option = click.option(
+    "--ranks", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Ranks of every run."
 )
-@sweep_option
-@plugins_option
+
+
+class Choice(NamedTuple):
+    """The study that a command line names, with its changes."""
+
+    name: str
+    out: str
+    changes: Mapping[str, Any]
+
+    def read(self, checked: bool = True) -> list[Study]:
+        """Its studies: itself, or those that it includes. Raises InputError."""
+        from hpctrip.studies.studies import Changes, read_studies, study_file
+
+        return read_studies(study_file(self.name), Path(self.out), Changes(**self.changes), checked)
+
+    @property
+    def words(self) -> str:
+        """The words of a command line that name it."""
+        words = [self.name, "--out", self.out, *(["--small"] if self.changes["small"] else [])]
+        for option, values in (("-o", "overrides"), ("--sweep", "sweeps"), ("--plugin", "plugins")):
+            words += [word for value in self.changes[values] for word in (option, value)]
+        return shlex.join(words)
+
+
+def of_study(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments that choose a study, which the command gets as a `Choice`."""
+
+    @functools.wraps(command)
+    def with_choice(
+        name: str, out: str, small: bool, overrides: Any, sweeps: Any, plugins: Any, **args: Any
+    ) -> None:
+        refuse_launcher("study", STARTS_RUNS)
+        changes = {"small": small, "overrides": overrides, "sweeps": sweeps, "plugins": plugins}
+        command(Choice(name, out, changes), **args)
+
+    return functools.reduce(lambda decorated, add: add(decorated), reversed(_OF_STUDY), with_choice)
+
+
+SUCCESSORS = {
+    "--list": "status",
+    "--dry-run": "plan",
+    "--samples-per-second": "plan",
+    "--slurm": "submit",
+    "--at-once": "submit",
+    "--figure": "tables",
+    "--format": "tables",
+    "--artifact": "export",
+    "--author": "export",
+    "--license": "export",
+    "--task": "submit",
+}
+"""{option that `study` had before 0.4: the command that does this now}."""
+
+
+class _Study(DefaultsToRun):
+    """`hpctrip study NAME` means `hpctrip study run NAME`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a command line. Raises InputError for an option that has become a command."""
+        if not args:
+            return super(DefaultsToRun, self).parse_args(ctx, ["list"])
+        if args[0] not in self.commands:
+            for word in args:
+                if successor := SUCCESSORS.get(word.partition("=")[0]):
+                    place, problem = word.partition("=")[0], "is an option no more, but a command"
+                    raise InputError(place, problem, f"hpctrip study {successor} NAME")
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Study)
+def study() -> None:
+    """Make a study's missing runs, its table and figures; without a command, list the built-in studies.
+
+    `hpctrip study NAME` means `hpctrip study run NAME`. Each run is stored under its identity (input, data, plug-ins).
+    So studies share runs, and a study that is started again, after a kill or with another input, makes only the missing
+    runs.
+    """
+
+
+@study.command("list")
+def built_in() -> None:
+    """List the built-in studies."""
+    from hpctrip.config.package_data import STUDIES, described, shipped
+
+    echo_list({name: described(file) for name, file in shipped(STUDIES).items()})
+
+
+@study.command("run")
+@of_study
+@jobs_option
+@ranks_option
+@only_option
 @click.option(
-    "--import",
-    "imports",
-    type=FILE,
-    multiple=True,
-    metavar="LEDGER.csv",
-    help="First import runs of another machine.",
+    "--import", "imports", type=FILE, multiple=True, metavar="LEDGER.csv", help="As `study import`, before."
 )
+def study_run(
+    choice: Choice, jobs: int | None, ranks: int, only: str | None, imports: tuple[str, ...]
+) -> None:
+    """Make the missing runs on this machine, then tables and figures."""
+    from hpctrip.studies.run import run
+
+    studies = choice.read()
+    _import(studies, imports)
+    run(studies, only, jobs, ranks, command_line())
+
+
+@study.command()
+@of_study
+@only_option
+@ranks_option
 @click.option(
-    "--figure",
-    "figures",
-    multiple=True,
-    metavar='"NAME [KEY=VALUE]..."',
-    help="Only draw this figure of the finished runs, with its options and format=png,pdf,svg.",
+    "--gpus", type=click.IntRange(0, 100_000), default=0, show_default=True, help="GPUs of every run."
 )
-@click.option(
-    "--artifact",
-    type=FILE,
-    metavar="FOLDER",
-    help="Only export the finished runs, from inputs to figures, with environment, commands and checksums, "
-    "into this new folder, an RO-Crate.",
-)
-@click.option(
-    "--author",
-    metavar='"NAME, ORGANIZATION <ADDRESS>"',
-    help="For --artifact: who made the runs; the name alone is enough.",
-)
-@click.option(
-    "--license",
-    "terms",
-    metavar="TERMS",
-    help="For --artifact: CC-BY-4.0, another SPDX identifier, or an address.",
-)
+@click.option("--time", metavar="HH:MM:SS", help="Time limit of every job (default: 04:00:00).")
+@click.option("--constraint", metavar="C", help="Features that the nodes must have.")
+@click.option("--at-once", type=click.IntRange(1), metavar="N", help="Maximum number of simultaneous tasks.")
+@click.option("--write", is_flag=True, help="Only write the list of runs and the script.")
+@site_options
+def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, **resources: Any) -> None:
+    """Submit the missing runs to Slurm as job arrays, a task for every run.
+
+    The runs are written to a list, so that a study file that changes while an array waits changes none of them.
+    `study job LIST` executes the run of this list whose index a scheduler has set: Slurm, PBS, LSF, Kubernetes.
+    """
+    from hpctrip.studies.run import chosen
+    from hpctrip.studies.slurm import Submission
+
+    studies = choice.read()
+    todo = [line.entry for line in chosen(studies, only) if line.can_be_made]
+    if not todo:
+        click.echo("nothing is left to make")
+        return
+    submission = Submission.write(studies[0].runs, studies[0].name, todo, **_site(**resources))
+    if write:
+        echo(f"list of {len(todo)} runs: {submission.list_file}")
+        for _, words in submission.commands(at_once):
+            click.echo(printable(shlex.join(["sbatch", *words]), 4000))
+        return
+    jobs = submission.submit(at_once)
+    arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
+    each = f"{counted(resources['ranks'], 'rank')}, {counted(resources['gpus'], 'GPU')} each"
+    echo(
+        f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}, {each}",
+        f"script: {submission.script}",
+    )
+    for command, what in (("status", "how far it is"), ("tables", "table and figures, once all is over")):
+        click.echo(printable(f"{what}: python -m hpctrip study {command} {choice.words}", 4000))
+
+
+def _site(ranks: int, gpus: int, time: str | None, constraint: str | None, **site: Any) -> dict[str, Any]:
+    """The arguments of `site_script` for these resources."""
+    wanted = {"ntasks": ranks, "gpus": gpus or None, "time": time, "constraint": constraint}
+    own = [f"--{name}={value}" for name, value in wanted.items() if value is not None]
+    return site | {"options": [*own, *site["options"]]}
+
+
+@study.command()
+@click.argument("runs", type=FILE, metavar="LIST")
+@click.option("--index", type=click.IntRange(0), help="Index of the run; default: that of the array's job.")
+@click.option("--first", type=click.IntRange(0), default=0, help="Number of the list's run with index 0.")
+def job(runs: str, index: int | None, first: int) -> None:
+    """Execute one run of a list that `study submit` has written, on the ranks of this job.
+
+    Which one, tells $SLURM_ARRAY_TASK_ID, $PBS_ARRAY_INDEX, $LSB_JOBINDEX or $JOB_COMPLETION_INDEX.
+    """
+    from hpctrip.studies.frozen import run_of_list
+
+    run_of_list(runs, index, first)
+
+
+@study.command()
+@of_study
+@only_option
+@click.option("--watch", is_flag=True, help="Go on until no run is queued or running.")
+def status(choice: Choice, only: str | None, watch: bool) -> None:
+    """Show which runs are finished, running, queued, failed or stale, and how far they are."""
+    from hpctrip.studies.status import show
+
+    show(choice.read(checked=False), only, watch)
+
+
+@study.command()
+@of_study
 @click.option(
     "--format",
     "form",
@@ -123,178 +272,76 @@ sweep_option = click.option(
     help="latex: only the table on stdout, for the package booktabs.",
 )
 @click.option(
-    "--list", "listed", is_flag=True, help="Only list which runs are finished, running, failed or stale."
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar='"NAME [KEY=VALUE]..."',
+    help="Only draw this figure of the finished runs, with its options and format=png,pdf,svg.",
 )
-@click.option(
-    "--dry-run", "planned", is_flag=True, help="Only report the missing runs, their wall time and disk space."
-)
-@click.option(
-    "--samples-per-second", type=Speed(), help="For --dry-run: speed of a worker (default: measured)."
-)
-@click.option("--slurm", "submitted", is_flag=True, help="Submit the missing runs as a job array.")
-@click.option(
-    "--at-once",
-    type=click.IntRange(1),
-    metavar="N",
-    help="For --slurm: maximum number of simultaneous tasks.",
-)
-@site_options
-@click.option(
-    "--task",
-    type=click.IntRange(0),
-    hidden=True,
-    help="Make the run with this index, on the available ranks.",
-)
-@click.option("--tasks", type=FILE, hidden=True, help="For --task: the file of indexed runs.")
-def study(path: str | None, **args: Any) -> None:
-    """Make a study's missing runs, its table and figures; without FILE, list the built-in studies.
-
-    Each run is stored under its identity (input, data, plug-ins). So studies share runs, and a study that is started
-    again, after a kill or with another input, makes only the missing runs.
-    """
-    if path is None:
-        from hpctrip.config.package_data import STUDIES, described, shipped
-
-        echo_list({name: described(file) for name, file in shipped(STUDIES).items()})
-    elif args["task"] is not None:
-        from hpctrip.studies.slurm import run_task
-
-        run_task(args["task"], args["tasks"], lambda name: _read(path, args, checked=False, name=name))
-    else:
-        refuse_launcher("study", STARTS_RUNS)
-        _study(path, args)
-
-
-def _read(path: str, args: dict[str, Any], checked: bool, name: str = "") -> list[Study]:
-    from hpctrip.studies.studies import Changes, read_studies, study_file
-
-    changes = Changes(*(args[option] for option in Changes._fields))
-    return read_studies(study_file(path), Path(args["out"]), changes, checked, name)
-
-
-def _study(path: str, args: dict[str, Any]) -> None:
-    from hpctrip.studies import run as runs
-    from hpctrip.studies.imported import import_runs
-    from hpctrip.studies.studies import all_entries
-
-    studies = _read(path, args, checked=not args["listed"])
-    for ledger in args["imports"]:
-        echo(import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs"))
-    lines = runs.chosen(studies, args["only"])
-    if args["listed"]:
-        for line in lines:
-            click.echo(printable(f"{line.status:11}  {line.entry.name}  {line.reason}".rstrip(), 300))
-    elif args["planned"]:
-        from hpctrip.studies.execute import capacity
-        from hpctrip.studies.plan import report
-
-        for text in report(lines, args["jobs"] or capacity()[0], args["samples_per_second"]):
-            echo(text)
-    elif args["figures"]:
-        _draw(studies, args["figures"])
-    elif args["artifact"]:
-        from hpctrip.studies.artifact import write_artifact
-
-        for each in studies:
-            folder = Path(args["artifact"], *([each.name] if len(studies) > 1 else []))
-            echo(write_artifact(each, folder, args["author"], args["terms"]))
-    elif args["submitted"]:
-        _submit(path, studies, [line for line in lines if line.can_be_made], args)
-    else:
-        latex = args["form"] == "latex"
-        runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line(), latex)
-
-
-def _draw(studies: list[Study], figures: tuple[str, ...]) -> None:
+def tables(choice: Choice, form: str, figures: tuple[str, ...]) -> None:
+    """Make the tables and figures of the finished runs. Nothing is trained."""
     from hpctrip.studies.file import Picture
 
     pictures = [Picture.of_text(text) for text in figures]
-    for study in studies:
-        for picture in pictures:
-            echo(*study.draw(picture))
+    for each in choice.read():
+        lines = each.conclude(form == "latex") if not pictures else []
+        for text in [*lines, *(line for picture in pictures for line in each.draw(picture))]:
+            echo(text)
 
 
-def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[str, Any]) -> None:
-    from hpctrip.studies.slurm import submit
-
-    if not todo:
-        click.echo("nothing is left to make")
-        return
-    words = [path, "--out", args["out"], *(["--small"] if args["small"] else [])]
-    for option, values in (("-o", "overrides"), ("--sweep", "sweeps"), ("--plugin", "plugins")):
-        words += [word for value in args[values] for word in (option, value)]
-    jobs = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
-    arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
-    click.echo(f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}")
-    line = f"table and figures, once all is over: python -m hpctrip study {shlex.join(words)}"
-    click.echo(printable(line, 4000))
-
-
-def _command_line() -> str:
-    return f"python -m hpctrip {shlex.join(sys.argv[1:])}"
-
-
-@click.command()
-@input_options
-@sweep_option
+@study.command()
+@of_study
+@only_option
 @jobs_option
-@out_option
-@overwrite_option
-@click.option("--resume", is_flag=True, help="Resume from the checkpoint beside --out, if there is one.")
-@store_option
-def run(
-    sweeps: tuple[str, ...],
-    jobs: int | None,
-    out: str | None,
-    overwrite: bool,
-    resume: bool,
-    **run_input: tuple[str, ...],
-) -> None:
-    """Train one scenario, or without FILE a demonstration on embedded data.
+@click.option("--samples-per-second", type=Speed(), help="Speed of a worker (default: measured).")
+def plan(choice: Choice, only: str | None, jobs: int | None, samples_per_second: float | None) -> None:
+    """Report the missing runs, their wall time and disk space."""
+    from hpctrip.studies.execute import capacity
+    from hpctrip.studies.plan import report
+    from hpctrip.studies.run import chosen
 
-    TOML files are merged from left to right.
-
-    Under mpirun or srun, rank 0 is the aggregator and every other rank hosts a share of the sites.
-
-    --sweep policy.k=10,20,40 --sweep seed=0..9 runs all combinations in parallel, as a study. --out is then its
-    folder, and repeating the command makes the missing runs.
-    """
-    own = run_input["plugins"] or any(
-        re.search(r"\b(data|model|path)\s*=", line) for line in run_input["overrides"]
-    )
-    if not run_input["paths"] and not own and launched_rank() == 0:
-        click.echo(
-            "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
-        )
-    if sweeps:
-        _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
-        return
-    with Guardian() as guardian:
-        from hpctrip.runner.resume import start_or_resume
-        from hpctrip.runner.session import launch, start_new
-
-        if resume:
-            launch(lambda: start_or_resume(out=out, **run_input), guardian)
-        else:
-            launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian)
+    for text in report(chosen(choice.read(), only), jobs or capacity()[0], samples_per_second):
+        echo(text)
 
 
-def _sweep(
-    sweeps: tuple[str, ...],
-    jobs: int | None,
-    folder: str,
-    overwrite: bool,
-    paths: tuple[str, ...],
-    overrides: tuple[str, ...],
-    plugins: tuple[str, ...],
-) -> None:
-    from hpctrip.studies.run import run
-    from hpctrip.studies.studies import Changes, sweep_study
+@study.command("import")
+@of_study
+@click.argument("ledgers", type=FILE, nargs=-1, required=True, metavar="LEDGER.csv...")
+def import_(choice: Choice, ledgers: tuple[str, ...]) -> None:
+    """Take up the finished runs of a ledger of another machine."""
+    _import(choice.read(), ledgers)
 
-    refuse_launcher("run --sweep", STARTS_RUNS)
-    if folder.endswith((".h5", ".hdf5")):
-        raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
-    if overwrite:
-        raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    swept = sweep_study(paths, Path(folder), Changes(overrides, sweeps, plugins))
-    run([swept], None, jobs, 1, _command_line())
+
+def _import(studies: list[Study], ledgers: tuple[str, ...]) -> None:
+    from hpctrip.studies.imported import import_runs
+    from hpctrip.studies.studies import all_entries
+
+    for ledger in ledgers:
+        echo(import_runs(ledger, all_entries(studies), studies[0].runs.folder / "runs"))
+
+
+@study.command("export")
+@of_study
+@click.argument("folder", type=FILE)
+@click.option(
+    "--author",
+    metavar='"NAME, ORGANIZATION <ADDRESS>"',
+    help="Who made the runs; the name alone is enough.",
+)
+@click.option(
+    "--license", "terms", metavar="TERMS", help="CC-BY-4.0, another SPDX identifier, or an address."
+)
+def export(choice: Choice, folder: str, author: str | None, terms: str | None) -> None:
+    """Export the finished runs, from inputs to figures, with environment, commands and checksums, into a new folder, an
+    RO-Crate."""
+    from hpctrip.studies.artifact import write_artifact
+
+    studies = choice.read()
+    for each in studies:
+        place = Path(folder, *([each.name] if len(studies) > 1 else []))
+        echo(write_artifact(each, place, author, terms))
+
+
+def command_line() -> str:
+    """The command line of this process, to be repeated."""
+    return f"python -m hpctrip {shlex.join(sys.argv[1:])}"

@@ -16,6 +16,8 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
 from hpctrip.record.show import drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import Input
+from hpctrip.runner.job_status import StatusFile
 from hpctrip.sim import plausible
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
@@ -28,9 +30,12 @@ class Progress:
     """Context that prints a run's settings, every round, and at the end its stop reason and results file. The run goes
     on if the output breaks (a closed terminal, a broken pipe)."""
 
-    def __init__(self, aggregator: Aggregator, path: str, history: History, quiet: bool = False):
-        """`history` are the rounds before this start; `quiet`: nothing is printed."""
-        self.aggregator, self.path = aggregator, path
+    def __init__(
+        self, aggregator: Aggregator, path: str, history: History, status: StatusFile, quiet: bool = False
+    ):
+        """`history` are the rounds before this start; `status` keeps rounds and warnings; `quiet`: nothing is
+        printed."""
+        self.aggregator, self.path, self.status = aggregator, path, status
         self.stop = aggregator.experiment.stop
         stream = BestEffortStream(sys.stdout)
         # Under a launcher print lines only: Open MPI gives a rank a pseudo-terminal even if its own output is a file.
@@ -79,10 +84,12 @@ class Progress:
         assert row is not None
         self.console.print(round_line(row))
         self.bar.update(self.bar.task_ids[0], completed=state.round)
+        self.status.round(row)
 
     def say(self, line: str) -> None:
         """Print one more line."""
         self.console.print(printable(line, 1000), markup=False)
+        self.status.say(line)
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """Print the closing lines, below the bar."""
@@ -126,3 +133,11 @@ def round_line(row: RoundRow) -> str:
         f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
         f"  wall {row.wall_s:.2f} s"
     )
+
+
+def model_line(run_input: Input, num_params: int) -> str:
+    """The model and the plug-ins of a run, in one line."""
+    workload = run_input.experiment.workload
+    plugins = ", ".join(plugin.path for plugin in run_input.extensions.plugins)
+    name = getattr(workload, "model", None) or workload.kind
+    return f"model: {name}, {num_params:,} parameters{f'; plug-ins: {plugins}' if plugins else ''}"

@@ -44,6 +44,7 @@ from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import Experiment, Input, read_input
 from hpctrip.runner.host import Host
+from hpctrip.runner.job_status import StatusFile
 from hpctrip.runner.loop import Results, ResumePoint, state_of, train
 from hpctrip.runner.provenance import (
     RankFacts,
@@ -61,27 +62,35 @@ NUMPY_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": 
 """numpy's defaults, under which hpctrip computes, whatever the calling program or a plug-in has set."""
 
 
-def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
+def launch(
+    begin: Callable[[], Start],
+    guardian: Guardian | None = None,
+    quiet: bool = False,
+    status: StatusFile | None = None,
+) -> str | None:
     """Run an input to its end and return the path of the results file at rank 0, None elsewhere. Every rank calls it.
 
     `begin` is called at rank 0 only: `start_new`, or a function of `runner/resume.py`. `guardian` watches the start and
-    hands over to the watchdogs. Rank 0 reports, unless `quiet`. Raises InputError for bad input (at rank 0; the other
-    ranks end quietly), DivergedError, and where the run has left early InterruptedRun if it can be resumed, else
-    UnsavedRun (each everywhere in its quiet form).
+    hands over to the watchdogs. Rank 0 reports, unless `quiet`, and keeps `status`. Raises InputError for bad input (at
+    rank 0; the other ranks end quietly), DivergedError, and where the run has left early InterruptedRun if it can be
+    resumed, else UnsavedRun (each everywhere in its quiet form).
     """
-    guardian = guardian or Guardian()
+    guardian, status = guardian or Guardian(), status or StatusFile(None)
     guardian.reach(MEETING)
     with open_ranks() as ranks, ExitStack() as until_over, np.errstate(**NUMPY_ERRORS):
+        until_over.enter_context(status.until_over(ranks.rank))
         guardian.reach(READING)
         start = read(ranks, begin, until_over)
         if start is None or start.finished:
             if start and not quiet:
                 print(printable(f"{start.path} is finished already", 1000))
             return start and start.path
+        if ranks.is_aggregator:
+            status.begin()
         with connect(ranks, start.run_input.experiment, guardian) as (connected, signals):
             session = build(start, connected, signals, quiet, until_over)
             point, params = find_resume_point(session, until_over)
-            results = open_results(session, point, until_over) if connected.is_aggregator else None
+            results = open_results(session, point, until_over, status) if connected.is_aggregator else None
             state, params = train(session.host, point.state, params, results, signals)
             close(session, results, state, params, point.params_digest)
         return start.path or None
@@ -325,9 +334,9 @@ def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePo
     return point, host.initial_params
 
 
-def open_results(session: Session, point: ResumePoint, until_over: ExitStack) -> Results:
+def open_results(session: Session, point: ResumePoint, until_over: ExitStack, status: StatusFile) -> Results:
     """Rank 0's results: what writes and reports the rounds after `point`. It reports how the run starts."""
-    from hpctrip.runner.progress import Progress  # heavy
+    from hpctrip.runner.progress import Progress, model_line  # heavy
 
     start, host, aggregator, everyone = session.start, session.host, session.aggregator, session.everyone
     assert aggregator is not None
@@ -338,10 +347,10 @@ def open_results(session: Session, point: ResumePoint, until_over: ExitStack) ->
         aggregator, run_input, everyone, session.sources, history, before, session.learning_key
     )
     interruption = session.interruption(point.state.round)
-    progress = until_over.enter_context(Progress(aggregator, start.path, history, session.quiet))
+    progress = until_over.enter_context(Progress(aggregator, start.path, history, status, session.quiet))
     engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
     for line in (
-        _model(run_input, host.num_params),
+        model_line(run_input, host.num_params),
         f"hosts train {'; '.join(engines)}",
         start.lock.note,
         *interruption.notes,
@@ -386,11 +395,3 @@ def close(
         results.close(state, params_digest, list(filter(None, meters)))
 
     ranks.decide_on_root(write)
-
-
-def _model(run_input: Input, num_params: int) -> str:
-    """The model and the plug-ins of a run, in one line."""
-    workload = run_input.experiment.workload
-    plugins = ", ".join(plugin.path for plugin in run_input.extensions.plugins)
-    name = getattr(workload, "model", None) or workload.kind
-    return f"model: {name}, {num_params:,} parameters{f'; plug-ins: {plugins}' if plugins else ''}"

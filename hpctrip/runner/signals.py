@@ -6,10 +6,13 @@ import ctypes
 import math
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -32,6 +35,8 @@ JOB_START = "HPCTRIP_JOB_START"
 """Environment variable with the start of the job, in seconds since 1970."""
 SLURM_END = "SLURM_JOB_END_TIME"
 """Slurm's variable with the end of the job, in seconds since 1970."""
+SLURM_JOB = "SLURM_JOB_ID"
+"""Slurm's variable with the number of the job."""
 _libc = ctypes.CDLL(None)
 
 
@@ -128,6 +133,8 @@ class Interruption:
             self._ends_at = begun + rules.job_s
             warnings.append(warning)
         ends_at, warning = _time_from(SLURM_END, lambda end: end > started, math.inf)
+        if not os.environ.get(SLURM_END) and (job := os.environ.get(SLURM_JOB)):
+            ends_at = _end_of_job(job)  # not every version of Slurm sets it
         self._ends_at = min(self._ends_at, ends_at)
         self.notes = tuple(filter(None, (*warnings, warning)))
         """Warnings about times in the environment that are not believed."""
@@ -158,6 +165,17 @@ class Interruption:
         if left_s >= needed_s:
             return ""
         return f"{JOB_ENDS} in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
+
+
+@cache
+def _end_of_job(job: str) -> float:
+    """When a Slurm job ends, in seconds since 1970, as squeue tells; infinite where it does not."""
+    question = ["squeue", "--noheader", "--format=%e", f"--jobs={job}"]
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        answer = subprocess.run(question, capture_output=True, text=True, timeout=20)
+        end = datetime.fromisoformat(answer.stdout.strip()).timestamp()
+        return end if end > time.time() else math.inf
+    return math.inf
 
 
 def _time_from(name: str, believable: Callable[[float], bool], default: float) -> tuple[float, str]:

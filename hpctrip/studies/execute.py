@@ -17,15 +17,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InputError, InterruptedRun
+from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.fork_server import Forked, Request, readable
-from hpctrip.base.io import append_to, remove_file
+from hpctrip.base.io import append_to
 from hpctrip.base.process import start_time
 from hpctrip.base.text import printable
 from hpctrip.ranks.base import visible_gpus
 from hpctrip.record.lock import is_held
+from hpctrip.runner.job_status import JobState
 from hpctrip.runner.signals import JOB_ENDS, JOB_START, Signals
 from hpctrip.studies.fork_runs import RUN_SERVER
 from hpctrip.studies.grid import Entry
@@ -36,8 +38,8 @@ LAUNCHER = "HPCTRIP_LAUNCHER"
 POLL_S = 0.2
 """Wall seconds between two looks at the runs in progress."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
-_LOG_END_BYTES = 2**16
-"""Length of the end of a log that is searched for error messages."""
+_LOG_END_BYTES = 2**12
+"""Length of the end of a log whose last line is quoted."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +55,26 @@ class Child:
     log_start: int
     """Size of the log before this attempt."""
 
-    def last_line(self) -> str:
-        """The last line that the run has printed; empty if there is none."""
-        lines = _log_end(self.log, self.log_start).splitlines()
-        return lines[-1] if lines else ""
-
     def end(self, stopping: bool, runs: RunStore) -> RunState:
-        """How the run ended: FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD. Derived from the exit code of its
-        process, the errors in its log, and for a success its results."""
-        code = self.process.wait()
+        """How the run ended: FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD. Derived from its results, the exit
+        code of its process, and what the run tells itself."""
+        code, identity = self.process.wait(), self.entry.identity
+        job = runs.job(identity)
+        ended = partial(RunState, self.entry, job=job)
         if code == 0:
             if runs.inspect(self.entry).finished:
-                return RunState(self.entry, RunStatus.FINISHED)
-            return RunState(
-                self.entry, RunStatus.FAILED, "its process ended with exit code 0, but made no results"
-            )
-        lines = _log_end(self.log, self.log_start).splitlines()
-        errors = [line.removeprefix("hpctrip: ") for line in lines if line.startswith("hpctrip: ")]
+                return ended(RunStatus.FINISHED)
+            return ended(RunStatus.FAILED, "its process ended with exit code 0, but made no results")
         if code == InterruptedRun.exit_code or stopping:
-            return RunState(self.entry, RunStatus.INTERRUPTED, "".join(errors[-1:]).partition("; ")[0])
-        if is_held(runs.results(self.entry.identity)):
-            return RunState(self.entry, RunStatus.HELD)
+            return ended(RunStatus.INTERRUPTED, job.reason.partition("; ")[0])
+        if is_held(runs.results(identity)):
+            return ended(RunStatus.HELD)
         if code < 0:
-            return RunState(self.entry, RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
-        if code == FAULT_EXIT_CODE:  # the last line of the traceback says more
-            errors = [line for line in lines if line.strip() and not line.startswith("hpctrip: ")][-1:]
-        return RunState(self.entry, RunStatus.FAILED, "\n".join(errors) or f"exit code {code}")
+            return ended(RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
+        if job.state == JobState.FAILED:
+            return ended(RunStatus.FAILED, job.reason)
+        line = _last_line(self.log, self.log_start)
+        return ended(RunStatus.FAILED, f"exit code {code}{f', after: {line}' if line else ''}")
 
 
 @dataclass
@@ -136,7 +132,7 @@ class Executor:
 
     def _start(self, entry: Entry) -> None:
         """Start a run, on the GPU with the fewest."""
-        remove_file(self.runs.failure(entry.identity))
+        self.runs.note(entry.identity, state=JobState.QUEUED, job="")
         log = self.runs.log(entry.identity)
         gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
         environment = {"OMP_NUM_THREADS": "1", **os.environ} | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
@@ -145,7 +141,17 @@ class Executor:
         start = [*self.launch, "-m", "hpctrip"] if self.launch else ["hpctrip"]
         try:
             results, input_file = self.runs.results(entry.identity), self.runs.write_input(entry)
-            arguments = [*start, "run", str(input_file), "--out", str(results), "--resume"]
+            status = self.runs.status_file(entry.identity)
+            arguments = [
+                *start,
+                "run",
+                str(input_file),
+                "--out",
+                str(results),
+                "--resume",
+                "--status",
+                str(status),
+            ]
             request = Request(
                 arguments=arguments, environment=environment, started=time.time(), on_loss=signal.SIGTERM
             )
@@ -175,17 +181,20 @@ class Executor:
             self.waiting.append(end.entry)
             return
         if end.status == RunStatus.FAILED:
-            self.runs.record_failure(end.entry.identity, end.reason)
+            reason = " | ".join(end.reason.splitlines())
+            with suppress(HpctripError):  # what cannot be written is told anyway
+                self.runs.note(end.entry.identity, state=JobState.FAILED, reason=reason)
         if end.finished:
             self.runs.remove_leftovers(end.entry.identity)
         self.on_end(end)
 
 
-def _log_end(log: Path, start: int) -> str:
-    """The end of what was written to a log after its first `start` bytes."""
+def _last_line(log: Path, start: int) -> str:
+    """The last line that was written to a log after its first `start` bytes; empty if there is none."""
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(start, os.fstat(file.fileno()).st_size - _LOG_END_BYTES))
-        return file.read().decode(errors="replace")
+        lines = file.read().decode(errors="replace").split("\n")
+        return printable(next((line for line in reversed(lines) if line.strip()), ""), 200)
     return ""
 
 

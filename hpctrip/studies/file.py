@@ -28,6 +28,7 @@ LAST_COLUMNS = (
     "identity_version",
     "rules",
     "reason",
+    "warnings",
     "file",
     "file_state",
     "earlier",

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from hpctrip.base.text import shown as shown_value
 from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions, code_name, without_folders
-from hpctrip.config.sources import PLUGINS, Source
+from hpctrip.config.sources import PLUGINS, NamedFiles, Source
 from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
     Experiment,
@@ -100,12 +100,10 @@ def entries(
     plugins: Sequence[str] = (),
     small: bool = False,
     checked: bool = True,
-    name: str = "",
 ) -> list[Entry]:
     """The runs of the study `file` in order, seeds innermost. `place` is the path of the file, `overrides` are lines
     laid over all runs. Each combination of axes is validated once, for all its seeds, and if `checked`, it is also
-    checked with the files that it reads. With a `name`, runs that cannot have it are left out. Raises InputError with
-    the faults of all runs, each fault once."""
+    checked with the files that it reads. Raises InputError with the faults of all runs, each fault once."""
     place_shown = place or "the sweep"
     seeds = (file.small.seeds if small and file.small.seeds else file.seeds) or [None]
     cells = _cells([list(_choices(axis, small)) for axis in file.axis], len(seeds), place_shown)
@@ -117,19 +115,16 @@ def entries(
         labels = " ".join(choice.label for choice in cell if choice.is_variant)
         choices = tuple((choice.axis, choice.label) for choice in cell)
         layers = [*([file.small.tables] if small else []), *variants]
-        own_seeds = [seed for seed in seeds if not name or _may_be_called(name, choices, seed)]
-        if not own_seeds:
-            continue
         try:
             first = reader.read(
-                cell, layers, [*values, *({"seed": seed} for seed in own_seeds[:1] if seed is not None)]
+                cell, layers, [*values, *({"seed": seed} for seed in seeds[:1] if seed is not None)]
             )
             if checked:
                 first.experiment.check()
             label = labels or first.experiment.label
-            grid += [Entry(choices, label, *run) for run in reader.with_seeds(first, own_seeds)]
+            grid += [Entry(choices, label, *run) for run in reader.with_seeds(first, seeds)]
         except InputError as error:  # all seeds have the same faults
-            parts = [*(label for _, label in choices), *(f"seed {s}" for s in own_seeds[:1] if s is not None)]
+            parts = [*(label for _, label in choices), *(f"seed {s}" for s in seeds[:1] if s is not None)]
             for fault in error.faults:
                 faults[fault].append(", ".join(parts))
     for faulty, fault in _duplicates(grid):
@@ -195,7 +190,7 @@ class _Reader:
         self.file, self.folder, self.plugins = file, folder, plugins
         self._layers = cache(lambda *paths: read_seen_layers(paths, overrides))
         self._extensions = cache(_executed)
-        self._source = cache(lambda files: files.source(content_of))
+        self._source = cache(_file_source)
 
     def read(self, cell: Iterable[_Choice], layers: Iterable[Tables], values: Iterable[Tables]) -> Input:
         """Read the input of one run. Its layers, from below, are the files of the study and of the choices, `common`,
@@ -219,33 +214,39 @@ class _Reader:
         self, first: Input, seeds: Sequence[int | None]
     ) -> Iterator[tuple[Input, tuple[Source, ...], str]]:
         """(input, sources, identity) of an input, whose seed is the first of `seeds`, with each of them."""
-        sources, hashed = self._identified(first)
+        sources, hashed = _identified(first, self._source)
         for seed in seeds:
             run_input = first if seed in (None, first.experiment.seed) else first.with_seed(seed)
             if run_input.set_by_policy and run_input is not first:
-                sources, hashed = self._identified(run_input)
+                sources, hashed = _identified(run_input, self._source)
             yield run_input, sources, identity(hashed | {"seed": run_input.experiment.seed})
 
-    def _identified(self, run_input: Input) -> tuple[tuple[Source, ...], Tables]:
-        """(sources, all that is hashed) of a run. Its identity is the hash of all settings in force that can change a
-        result, defaults included, of the contents (not the paths) of all files and plug-ins, and of the versions of the
-        rules by which hpctrip and its components compute."""
-        sources = [plugin.source for plugin in run_input.extensions.plugins]
-        sources += map(self._source, files_of_input(run_input))
-        experiment = run_input.experiment
-        hashed = without(_settings(experiment, sources), added_keys(experiment)) | {"version": VERSION}
-        besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
-        if raised := raised_rules(experiment):
-            besides["raised rules"] = raised
-        if packages := sorted(map(str, run_input.extensions.packages)):
-            besides["packages"] = packages
-        return tuple(sources), hashed | besides
+
+def _file_source(files: NamedFiles) -> Source:
+    return files.source(content_of)
 
 
-def _may_be_called(name: str, choices: Iterable[tuple[str, str]], seed: int | None) -> bool:
-    """Whether a run with these choices and this seed can have this name; False only if it cannot."""
-    variant = ", ".join(label for _, label in choices)
-    return name.startswith(variant) and (seed is None or name.endswith(f", seed {seed}"))
+def _identified(
+    run_input: Input, source: Callable[[NamedFiles], Source] = _file_source
+) -> tuple[tuple[Source, ...], Tables]:
+    """(sources, all that is hashed but the seed) of a run. Its identity is the hash of all settings in force that can
+    change a result, defaults included, of the contents (not the paths) of all files and plug-ins, and of the versions
+    of the rules by which hpctrip and its components compute."""
+    sources = [plugin.source for plugin in run_input.extensions.plugins]
+    sources += map(source, files_of_input(run_input))
+    experiment = run_input.experiment
+    hashed = without(_settings(experiment, sources), added_keys(experiment)) | {"version": VERSION}
+    besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
+    if raised := raised_rules(experiment):
+        besides["raised rules"] = raised
+    if packages := sorted(map(str, run_input.extensions.packages)):
+        besides["packages"] = packages
+    return tuple(sources), hashed | besides
+
+
+def identity_of(run_input: Input) -> str:
+    """The identity of a run with this input, by the present contents of its files."""
+    return identity(_identified(run_input)[1] | {"seed": run_input.experiment.seed})
 
 
 def _settings(experiment: Experiment, sources: Iterable[Source]) -> Tables:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
-from hpctrip.studies.execute import Child, Executor, capacity, launcher
+from hpctrip.base.units import HOUR_S
+from hpctrip.runner.job_status import JobStatus
+from hpctrip.studies.execute import Executor, capacity, launcher
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus
 from hpctrip.studies.study import Study
@@ -35,7 +36,7 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
     if not selected:
         names = [entry.name for study in studies for entry in study.entries]
         raise InputError(
-            f"--only {only}", "no run has such a name", f"the first is {names[0]!r}; --list shows all"
+            f"--only {only}", "no run has such a name", f"the first is {names[0]!r}; `study status` shows all"
         )
     return list(selected.values())
 
@@ -46,22 +47,20 @@ def run(
     jobs: int | None,
     ranks: int,
     again: str,
-    latex: bool = False,
 ) -> None:
-    """Execute missing runs, then write tables and figures. `again` is the command that continues the study. With
-    `latex`, stdout gets the tables for LaTeX and nothing else. Raises
+    """Execute missing runs, then write tables and figures. `again` is the command that continues the study. Raises
     InterruptedRun, without tables, if a signal or the end of the job stopped it early; at the end InterruptedRun if a
     run left early, or HpctripError if runs failed, with one line per failed run."""
     lines = chosen(studies, only)
     todo = [line.entry for line in lines if line.can_be_made]
     for study in studies:
         study.write_ledger()
-    if todo and not _execute(studies, lines, todo, jobs, ranks, sys.stderr if latex else sys.stdout):
+    if todo and not _execute(studies, lines, todo, jobs, ranks):
         for study in studies:
             study.write_ledger()
         raise InterruptedRun(_how_to_go_on(chosen(studies, only), again))
     for study in studies:
-        for text in study.conclude(latex):
+        for text in study.conclude():
             click.echo(printable(text, 1000))
     lines = chosen(studies, only)
     report = []
@@ -88,14 +87,13 @@ def _execute(
     todo: Sequence[Entry],
     jobs: int | None,
     ranks: int,
-    stream: TextIO,
 ) -> bool:
-    """Execute the runs `todo`, with their progress on `stream`; returns False if a signal to the study, or the end of
+    """Execute the runs `todo`; returns False if a signal to the study, or the end of
     the job, stopped them early. Raises InputError where ranks cannot be started."""
     launch = launcher(ranks)
     num_children, gpus = capacity()
     num_children = min(len(todo), jobs or max(1, num_children // ranks))
-    with Display(len(lines), sum(line.finished for line in lines), stream) as display:
+    with Display(len(lines), sum(line.finished for line in lines)) as display:
         counts = Counter(line.status for line in lines)
         statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
         names = ", ".join(study.name for study in studies)
@@ -112,18 +110,18 @@ def _execute(
         sys.stdout.flush()
         gpus = gpus if ranks == 1 else []
         executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, launch)
-        return executor.run(lambda: display.follow(executor.children))
+        return executor.run(lambda: display.follow(executor))
 
 
 class Display:
     """Progress of a study: on a terminal a bar, with a line for each run in progress; else a line per finished run."""
 
-    def __init__(self, total: int, finished: int, stream: TextIO):
+    def __init__(self, total: int, finished: int):
         """`finished` of the `total` runs were finished before."""
         from rich.console import Console  # heavy
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        unbreakable = BestEffortStream(stream)  # the study goes on if the output breaks
+        unbreakable = BestEffortStream(sys.stdout)  # the study goes on if the output breaks
         self._console = Console(file=unbreakable, highlight=False, soft_wrap=True)
         self._ended = Counter({RunStatus.FINISHED: finished})
         self._total = total
@@ -166,18 +164,23 @@ class Display:
             failed = self._ended[RunStatus.FAILED]
             counts = f"{self._ended[RunStatus.FINISHED]} of {self._total} finished"
             self.print(f"finished: {entry.name} ({counts}{f', {failed} failed' if failed else ''})")
+        for line in end.job.warnings:
+            self.print(f"{entry.name}: {line}")
 
-    def follow(self, children: Sequence[Child]) -> None:
+    def follow(self, executor: Executor) -> None:
         """Show the rounds of the runs in progress."""
         if self._bars.disable:
             return
-        for child in children:
-            entry, stop = child.entry, child.entry.run_input.experiment.stop
+        for child in executor.children:
+            entry, job = child.entry, executor.runs.job(child.entry.identity)
             if entry.identity not in self._tasks:
-                self._tasks[entry.identity] = self._bars.add_task(
-                    printable(entry.name), total=stop.max_rounds
-                )
-            row = re.match(r"round +(\d+).*?(accuracy.*? h)", child.last_line())
-            if row:
-                description = printable(f"{entry.name}  {' '.join(row[2].split())}", 120)
-                self._bars.update(self._tasks[entry.identity], description=description, completed=int(row[1]))
+                total = entry.run_input.experiment.stop.max_rounds
+                self._tasks[entry.identity] = self._bars.add_task("", total=total)
+            description = printable(f"{entry.name}  {reached(job)}", 120)
+            self._bars.update(self._tasks[entry.identity], description=description, completed=job.round)
+
+
+def reached(job: JobStatus) -> str:
+    """How far a run has come: its accuracy and its simulated time; empty before its first round."""
+    accuracy = "" if job.accuracy is None else f"accuracy {job.accuracy:.4f}  "
+    return f"{accuracy}clock {job.clock_s / HOUR_S:.3f} h" if job.round else ""

@@ -4,10 +4,11 @@
     DIR/runs/IDENTITY.csv    end and curve of a run that was imported from another machine
     DIR/store/               cache of trained rounds, for runs that differ only in their clock (`[store]`)
     DIR/logs/IDENTITY.log    output of a run that is not finished
-    DIR/logs/IDENTITY.failed reason of a failure, in one line, until the run is started again
+    DIR/logs/IDENTITY.json   what a run last knew of itself (`JobStatus`), until it is finished without a warning
+    DIR/submitted/           frozen lists of runs, and the scripts of their arrays
 
-The status of a run is derived from these files and locks on every query; none is stored, so that it is right after a
-kill, too. A ledger may stand for the results of a finished run as long as their file has not changed (`from_ledger`).
+The status of a run is derived from these files and locks on every query, so that it is right after a kill, too. A
+ledger may stand for the results of a finished run as long as their file has not changed (`from_ledger`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from typing import Any
 import tomli_w
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_folder, read_file, remove_file, replace_file
-from hpctrip.base.text import printable
+from hpctrip.base.io import check_folder, remove_file, replace_file
 from hpctrip.config.identity import added_keys, differing, without
-from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import without_folders
 from hpctrip.config.sources import PLUGINS, changed_sources, read_sources
 from hpctrip.record.checkpoint import generations
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
+from hpctrip.runner.job_status import JobState, JobStatus
 from hpctrip.runner.provenance import WORKLOAD
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import read_imported
+
+FOLDERS = ("runs", "store", "logs", "submitted")
+"""Folders of the run store."""
 
 
 class RunStatus(enum.StrEnum):
@@ -47,6 +50,8 @@ class RunStatus(enum.StrEnum):
     INTERRUPTED = "interrupted"
     """The run has started and can be resumed."""
     FAILED = "failed"
+    QUEUED = "queued"
+    """A scheduler has been asked to start the run."""
     PLANNED = "planned"
     """The run has not started."""
     STALE = "stale"
@@ -71,6 +76,8 @@ class RunState:
     """Whether the run was imported from another machine."""
     blocks_run: bool = False
     """Whether a damaged file, or a file of another run, lies in the place of its results; it cannot start then."""
+    job: JobStatus = JobStatus()
+    """What the run last knew of itself."""
     earlier: str = ""
     """Identity under which a run of this name was last finished, from the ledger of its study; empty if none was."""
     row: Mapping[str, Any] | None = None
@@ -92,7 +99,7 @@ class RunStore:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        for name in ("runs", "store", "logs"):
+        for name in FOLDERS:
             check_folder(self.folder / name)
         self._read: dict[Path, tuple[str, Run]] = {}
 
@@ -108,31 +115,39 @@ class RunStore:
         """Path of the log."""
         return self.folder / "logs" / f"{identity}.log"
 
-    def failure(self, identity: str) -> Path:
-        """Path of the reason of a failure."""
-        return self.log(identity).with_suffix(".failed")
+    def status_file(self, identity: str) -> Path:
+        """Path of the status that the run itself writes."""
+        return self.log(identity).with_suffix(".json")
 
-    def record_failure(self, identity: str, reason: str) -> None:
-        """Write the reason of a failure, in one line."""
-        replace_file(self.failure(identity), f"{' | '.join(reason.splitlines())}\n".encode())
+    def job(self, identity: str) -> JobStatus:
+        """What a run last knew of itself."""
+        return JobStatus.read(self.status_file(identity)) or JobStatus()
+
+    def note(self, identity: str, **changes: Any) -> None:
+        """Change the status of a run that is not started yet, or has died. Raises InputError if that is impossible."""
+        status = replace(self.job(identity), **{"reason": "", "exit_code": None, **changes})
+        status.write(self.status_file(identity))
 
     def remove_leftovers(self, identity: str) -> None:
-        """Remove log, checkpoints and written input of a finished run. It is never continued, as stop rules are part of
-        its identity."""
-        results = self.results(identity)
+        """Remove log, checkpoints, written input, and a status without warnings, of a finished run. It is never
+        continued, as stop rules are part of its identity."""
+        results, status = self.results(identity), self.status_file(identity)
+        kept = bool(self.job(identity).warnings)
         for path in (self.log(identity), results.with_suffix(".toml"), *generations(results)):
             remove_file(path)
+        if not kept:
+            remove_file(status)
 
-    def input_tables(self, entry: Entry) -> Tables:
-        """Input tables to start a run with: the study's, with `store.path` in this folder by default. All runs share
+    def input_text(self, entry: Entry) -> str:
+        """Input to start a run with, as TOML: the study's, with `store.path` in this folder by default. All runs share
         this cache of trained rounds, which changes no result."""
         own = entry.run_input.tables.get("store", {})
-        return entry.run_input.tables | {"store": {"path": str(self.folder / "store")} | own}
+        return tomli_w.dumps(entry.run_input.tables | {"store": {"path": str(self.folder / "store")} | own})
 
     def write_input(self, entry: Entry) -> Path:
         """Write the input of a run beside its results, for `hpctrip run`. Raises InputError if that is impossible."""
         path = self.results(entry.identity).with_suffix(".toml")
-        replace_file(path, tomli_w.dumps(self.input_tables(entry)).encode())
+        replace_file(path, self.input_text(entry).encode())
         return path
 
     def from_ledger(self, entry: Entry, row: Mapping[str, Any]) -> RunState | None:
@@ -155,7 +170,8 @@ class RunStore:
         """Derive the current status of a run from its files and its lock."""
         file, elsewhere = self.results(entry.identity), self.imported(entry.identity)
         has_checkpoint = any(path.exists() for path in generations(file))
-        failure = _text(self.failure(entry.identity))
+        job = self.job(entry.identity)
+        failure = job.reason if job.state == JobState.FAILED else ""
         try:
             run = self._rounds(file)
             keys = differences(run, entry) if run else ""
@@ -170,16 +186,21 @@ class RunStore:
             return RunState(entry, RunStatus.FAILED, reason, file=file, blocks_run=True)
         stop_reason = run.meta["stop_reason"] if run else ""
         if run and run.status == RunStatus.FINISHED:
-            return RunState(entry, RunStatus.FINISHED, stop_reason, run, file)
+            return RunState(entry, RunStatus.FINISHED, stop_reason, run, file, job=job)
         if elsewhere.exists():
             run = read_imported(elsewhere, entry)
             return RunState(entry, RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
+        known = RunState(entry, RunStatus.PLANNED, "", run, file, job=job)
         if is_held(file):
-            return RunState(entry, RunStatus.RUNNING, "", run, file)
+            return replace(known, status=RunStatus.RUNNING)
+        if job.state == JobState.QUEUED and job.job:
+            return replace(known, status=RunStatus.QUEUED, reason=f"submitted as {job.job}")
         if failure or (run and run.status == RunStatus.FAILED):
-            return RunState(entry, RunStatus.FAILED, failure or stop_reason, run, file)
+            return replace(known, status=RunStatus.FAILED, reason=failure or stop_reason)
         if run or has_checkpoint:
-            return RunState(entry, RunStatus.INTERRUPTED, stop_reason, run, file)
+            last = len(run.rounds) if run else job.round
+            lost = f"its process died after round {last}" if job.state == JobState.RUNNING else ""
+            return replace(known, status=RunStatus.INTERRUPTED, reason=stop_reason or lost)
         return RunState(entry, RunStatus.PLANNED)
 
     def _rounds(self, file: Path) -> Run | None:
@@ -202,17 +223,6 @@ def file_state(file: Path) -> str:
     except OSError as error:
         raise InputError(str(file), f"cannot be read ({error.strerror})", "remove it") from None
     return f"{stat.st_mtime_ns} {stat.st_size}"
-
-
-def _text(path: Path) -> str:
-    """Text of a file, or the error if it cannot be read; empty if there is no such file."""
-    if not os.path.lexists(path):
-        return ""
-    try:
-        text = read_file(path).decode(errors="replace")
-    except InputError as error:
-        text = str(error)
-    return printable(text.strip(), 1000)
 
 
 def differences(run: Run, entry: Entry) -> str:

@@ -18,7 +18,7 @@ from hpctrip.config.values import Bare, readings, written_list
 from hpctrip.runner.experiment import demonstration
 from hpctrip.studies.file import StudyFile, parse_range
 from hpctrip.studies.grid import Entry, entries
-from hpctrip.studies.run_store import RunStore
+from hpctrip.studies.run_store import FOLDERS, RunStore
 from hpctrip.studies.study import Study
 
 
@@ -50,17 +50,15 @@ class Changes(NamedTuple):
 NO_CHANGES = Changes()
 
 
-def read_studies(
-    path: str, folder: Path, changes: Changes = NO_CHANGES, checked: bool = True, name: str = ""
-) -> list[Study]:
+def read_studies(path: str, folder: Path, changes: Changes = NO_CHANGES, checked: bool = True) -> list[Study]:
     """Read the study in a file, or the studies that it includes, in order.
 
-    `folder` is that of runs and studies; for `checked` and `name` see `entries`. Raises InputError with all faults of
+    `folder` is that of runs and studies; for `checked` see `entries`. Raises InputError with all faults of
     the first file that has any.
     """
     overrides, sweeps, plugins, small = changes
     runs = RunStore(folder)
-    places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # folders of the run store
+    places: dict[str, str] = dict.fromkeys(FOLDERS, "")
     studies = []
     for place, tables, group in _files(path, (), (), ""):
         file = _validated(tables, place)
@@ -72,7 +70,7 @@ def read_studies(
         if axes := axes_of(of_axes, "-o") | axes_of(sweeps, "--sweep"):
             file = _validated(with_axes(tables, _seen_from(os.path.dirname(place), axes)), place)
         lines = [line for line in overrides if line not in of_axes]
-        grid = entries(file, place, lines, plugins, small, checked, name)
+        grid = entries(file, place, lines, plugins, small, checked)
         own = "/".join(filter(None, (group, f"{file.name}-small" if small else file.name)))
         if own in places:
             problem = f"is that of {places[own]}" if places[own] else "is a folder that all studies share"
@@ -83,7 +81,7 @@ def read_studies(
 
 
 def all_entries(studies: Sequence[Study]) -> list[Entry]:
-    """The runs of all studies, in order and without duplicates; `--task` and Slurm arrays index this list."""
+    """The runs of all studies, in order and without duplicates."""
     first: dict[str, Entry] = {}
     for study in studies:
         for entry in study.entries:

@@ -2,8 +2,8 @@
 
 The ledger is a CSV table with one row per run, derived from the run store. It is written as a whole when a study starts
 and ends; while it is executed, rows of runs that have ended are appended, and the last row of a run counts. It is for
-people and for other machines (`--import`). hpctrip itself reads two things in it. The row of a finished run stands for
-its results while their file has the time and size in `file_state`, so that it need not be opened. `earlier` is the
+people and for other machines (`study import`). hpctrip itself reads two things in it. The row of a finished run stands
+for its results while their file has the time and size in `file_state`, so that it need not be opened. `earlier` is the
 identity under which a run of the same name was last finished, which shows that a run is stale.
 """
 
@@ -90,8 +90,8 @@ class Study:
                 self._write_ledger()
 
     def conclude(self, latex: bool = False) -> list[str]:
-        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print; with `latex`,
-        these are the table alone."""
+        """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
+        print; with `latex`, these are the table alone."""
         lines = [opened(line) if line.finished else line for line in self.write_ledger()]
         runs = [line.run for line in lines if line.finished]
         facts = {
@@ -198,6 +198,7 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
         "identity_version": VERSION,
         "rules": entry.rules,
         "reason": line.reason,
+        "warnings": line.row["warnings"] if line.row is not None else " | ".join(line.job.warnings),
         "file": str(line.file.relative_to(folder)) if line.file else "",
         "file_state": file_state(line.file) if line.finished and line.file else "",
         "earlier": entry.identity if line.finished else line.earlier,

@@ -103,7 +103,7 @@ def test_the_text_of_an_input(kind, folder, check, data):
     sound = {"run": SMALL, "cluster": CLUSTER, "study": STUDY}[kind]
     Path("small.toml").write_text(SMALL)
     Path("input.toml").write_bytes(data.draw(damaged(sound.encode())))
-    words = {"run": ["check"], "cluster": ["cluster", "check"], "study": ["study", "--list"]}[kind]
+    words = {"run": ["check"], "cluster": ["cluster", "check"], "study": ["study", "status"]}[kind]
     check(*words, "input.toml")
 
 
@@ -310,4 +310,4 @@ def test_a_ledger_and_its_curves(ledger, check, data, tmp_path_factory):
     for name, text in ledger.items():
         spoiled = mistyped_tables(text) | damaged(text.encode())
         (place / name).write_bytes(data.draw(spoiled) if name == victim else text.encode())
-    check("study", "study.toml", "--out", place / "out", "--import", place / "ledger.csv", "--list")
+    check("study", "import", "study.toml", "--out", place / "out", place / "ledger.csv")

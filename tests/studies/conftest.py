@@ -36,9 +36,9 @@ def copied(made, tmp_path):
 
 @pytest.fixture
 def study(hpctrip):
-    """`study(folder, *arguments)`: run `hpctrip study` on study.toml of a folder, with its out/."""
+    """`study(folder, *arguments, do="run")`: a command of `hpctrip study` on study.toml of a folder, with its out/."""
 
-    def run(folder, *arguments):
-        return hpctrip("study", folder / "study.toml", "--out", folder / "out", *arguments)
+    def run(folder, *arguments, do="run"):
+        return hpctrip("study", do, folder / "study.toml", "--out", folder / "out", *arguments)
 
     return run

@@ -12,7 +12,9 @@ import pytest
 from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.base.process import start_time
+from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
+from hpctrip.runner.job_status import JobStatus
 from hpctrip.studies.studies import read_studies
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
@@ -88,7 +90,7 @@ def test_killed_at_a_random_moment_it_goes_on_to_the_end_of_an_undisturbed_one(
     launch.kill(process)  # the study; its runs end with it
     process.communicate()
     before = finished(folder)
-    listed = study(folder, "--list")
+    listed = study(folder, do="status")
     assert listed.out.count("finished  ") == len(before)  # whatever the ledger said last
 
     assert study(folder, "--jobs", "2").code == 0
@@ -124,6 +126,63 @@ def test_a_run_that_leaves_by_itself_does_not_keep_the_others_from_being_made(fo
     assert "1 of 2 runs are finished; continue with: python -m hpctrip study" in ended.err
     assert ledger_of(folder)["status"]["policy.k = 3, seed 4"] == "finished"
     assert (folder / "out/two/table.csv").exists()
+
+
+LOUD = """
+from hpctrip.api import CALLBACKS, Callback
+@CALLBACKS.add
+class Loud(Callback):
+    kind = "loud"
+    def round(self, row):
+        raise RuntimeError("the disk quota is used up")
+"""
+
+
+def test_the_warnings_of_a_finished_run_are_printed_and_kept(folder, study):
+    (folder / "loud.py").write_text(LOUD)
+    words = [
+        "--plugin",
+        folder / "loud.py",
+        "-o",
+        "callbacks.loud.enabled=true",
+        "-o",
+        "seed=4",
+        "-o",
+        "policy.k=2",
+    ]
+    ended = study(folder, *words)
+    warning = (
+        "warning: callbacks.loud, round 1: RuntimeError: the disk quota is used up; it is not called again"
+    )
+    assert ended.code == 0 and f"policy.k = 2, seed 4: {warning}" in ended.out, ended.err
+    for _ in range(2):  # from the file, and from the ledger
+        assert warning in study(folder, *words, do="status").out
+    assert ledger_of(folder)["warnings"].tolist() == [warning]
+
+
+def test_a_run_tells_its_state_round_and_reason_while_it_runs_and_at_its_end(folder, hpctrip):
+    status = folder / "s.json"
+    lines = ("-o", "interrupt.job_s=1e-9", "--status", status)
+    assert (
+        hpctrip("run", folder / "base.toml", "-o", "policy.k=2", *lines, "--out", folder / "a.h5").code == 85
+    )
+    told = JobStatus.read(status)
+    assert (told.state, told.exit_code, told.round) == (
+        "interrupted",
+        85,
+        1,
+    ) and "the job ends" in told.reason
+    again = ("-o", "policy.k=2", "--resume", "--status", status, "--out", folder / "a.h5")
+    assert hpctrip("run", folder / "base.toml", *again).code == 0
+    told = JobStatus.read(status)
+    assert (told.state, told.exit_code, told.round, told.reason) == ("finished", 0, 6, "")
+    with OutputLock(folder / "a.h5"):
+        assert hpctrip("run", folder / "base.toml", *again).code == 2
+    assert JobStatus.read(status) == told  # of the process that holds the run
+    assert hpctrip("run", folder / "base.toml", *again, "-o", "train.lr=0.5").code == 2
+    assert JobStatus.read(status).state == "failed"
+    status.write_text('{"state": "odd"}')
+    assert JobStatus.read(status) is None
 
 
 def test_where_the_job_ends_no_more_runs_are_started(folder, study):
@@ -179,12 +238,12 @@ def test_a_run_that_fails_and_one_whose_process_dies_are_reported_at_the_end_and
     assert "0 of 1" in ended.out and "policy.k = 2" in ended.out  # the table of what there is
 
     (tmp_path / "faulty.py").write_text(FAULTY.replace("self.k ==", "self.k == 10 *"))
-    mended = study(tmp_path, "--list")  # other code makes other runs
-    assert mended.out.count("planned") == 2 and mended.out.count("stale") == 1
+    mended = study(tmp_path, do="status")  # other code makes other runs
+    assert "3 runs: 2 planned, 1 stale" in mended.out
 
 
-def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, study, monkeypatch):
-    (folder / "launcher.sh").write_text("yes | head -c 300000; echo hpctrip: it rained; exit 2")
+def test_a_launcher_that_fails_is_quoted_by_the_last_line_of_a_huge_log(folder, study, monkeypatch):
+    (folder / "launcher.sh").write_text("yes | head -c 300000; echo it rained; exit 2")
     monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh {folder}/launcher.sh {{n}} {{python}}")
     (read,) = read_studies(str(folder / "study.toml"), folder / "out")
     log = read.runs.log(read.entries[0].identity)
@@ -192,7 +251,7 @@ def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, 
     log.touch()
     os.truncate(log, 2**40)
     study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")
-    assert read.lines()[0].reason == "it rained"
+    assert read.lines()[0].reason == "exit code 2, after: it rained"
 
 
 @pytest.mark.parametrize("launcher", ["no-such-launcher", "sh -c 'exec", "  "])

@@ -34,9 +34,9 @@ def state_of(folder):
 
 
 def statuses(ended):
-    """{run: status} in the output of --list."""
+    """{run: status} in the table of `study status`."""
     assert ended.code == 0, ended.err
-    lines = [line.split("  ") for line in ended.out.splitlines()]
+    lines = [line.split("  ") for line in ended.out.splitlines()[:-1]]
     return {next(part for part in line[1:] if part).strip(): line[0].strip() for line in lines}
 
 
@@ -78,7 +78,7 @@ def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs
     made, study, tmp_path, hpctrip
 ):
     folder = tmp_path / "new" / "artifact"
-    done = study(made.folder, "--artifact", folder)
+    done = study(made.folder, folder, do="export")
     assert done.code == 0 and done.out == f"artifact: {folder}, 4 of 4 runs\n", done.err
     subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
     files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
@@ -97,8 +97,8 @@ def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs
     assert hpctrip("verify", folder / "runs").code == 0
     again = ("--out", tmp_path / "again.h5", "-o", "stop.max_rounds=1")
     assert hpctrip("run", next((folder / "inputs").glob("*.toml")), *again).code == 0
-    study(made.folder, "--artifact", folder).check_refused(["exists already; name a new folder"])
-    study(made.folder, "-o", "policy.k=4", "--artifact", tmp_path / "a").check_refused(["no finished run"])
+    study(made.folder, folder, do="export").check_refused(["exists already; name a new folder"])
+    study(made.folder, "-o", "policy.k=4", tmp_path / "a", do="export").check_refused(["no finished run"])
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["artifact"]
 
 
@@ -106,7 +106,7 @@ def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs
 def test_an_artifact_is_the_process_run_crate_that_the_validator_asks_for(made, study, tmp_path, author):
     """The properties that rocrate-validator 0.13 asks for, as docs/howto/studies.md says."""
     options = ["--author", author, "--license", "CC-BY-4.0"] if author else []
-    study(made.folder, "--artifact", tmp_path / "artifact", *options)
+    study(made.folder, tmp_path / "artifact", *options, do="export")
     crate = json.loads((tmp_path / "artifact" / "ro-crate-metadata.json").read_text())
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
     root = entities["./"]
@@ -128,18 +128,20 @@ def test_an_artifact_is_the_process_run_crate_that_the_validator_asks_for(made, 
 
 @pytest.mark.parametrize("option", [("--author", "Jane, <x>"), ("--license", "as you like")])
 def test_an_author_or_a_license_that_cannot_be_read_is_refused(made, study, tmp_path, option):
-    study(made.folder, "--artifact", tmp_path / "new", *option).check_refused([" ".join(option)])
+    study(made.folder, tmp_path / "new", *option, do="export").check_refused([" ".join(option)])
     assert not list(tmp_path.iterdir())
 
 
 def test_a_figure_of_a_study_has_its_runs_and_labels_only_and_is_drawn_in_every_format(made, study, hpctrip):
-    done = study(made.folder, "--figure", "sweep target=0.02 format=pdf,svg", "--figure", "curves")
+    done = study(
+        made.folder, "--figure", "sweep target=0.02 format=pdf,svg", "--figure", "curves", do="tables"
+    )
     assert done.code == 0, done.err
     figures = made.folder / "out" / "two" / "figures"
     names = {"sweep-target-0.02.pdf", "sweep-target-0.02.svg", "sweep-target-0.02.csv", "curves.png"}
     assert names <= {path.name for path in figures.iterdir()}
     refused = hpctrip("plot", "curves", made.folder / "out" / "two")
-    refused.check_refused(["studies (two)", "hpctrip study", "--figure"])
+    refused.check_refused(["studies (two)", "hpctrip study tables", "--figure"])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_a_figure_of_a_study_has_its_runs_and_labels_only_and_is_drawn_in_every_
     ],
 )
 def test_a_wrong_figure_is_one_line(made, study, text, fragments):
-    study(made.folder, "--figure", text).check_refused(fragments)
+    study(made.folder, "--figure", text, do="tables").check_refused(fragments)
 
 
 def test_the_folder_of_several_studies_is_no_comparison(copied, hpctrip, study):
@@ -169,7 +171,7 @@ def test_the_folder_of_several_studies_is_no_comparison(copied, hpctrip, study):
 
 
 def test_the_table_for_latex_stands_alone_on_stdout(made, study):
-    done = study(made.folder, "--format", "latex")
+    done = study(made.folder, "--format", "latex", do="tables")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrr}", r"\toprule"]
@@ -206,7 +208,7 @@ def test_started_again_it_makes_nothing_and_reports_the_same(made, study):
 def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, study):
     text = STUDY.replace("values = [2, 3]", "values = [2, 4]").replace("seeds = [4, 5]", "seeds = [5, 6]")
     (copied / "study.toml").write_text(text)
-    assert statuses(study(copied, "--list")) == {
+    assert statuses(study(copied, do="status")) == {
         "policy.k = 2, seed 5": "finished",
         "policy.k = 2, seed 6": "planned",
         "policy.k = 4, seed 5": "planned",
@@ -215,27 +217,27 @@ def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, 
     (copied / "study.toml").write_text(STUDY)
     base = (copied / "base.toml").read_text()
     (copied / "base.toml").write_text(base.replace("max_rounds = 6", "max_rounds = 1"))
-    assert statuses(study(copied, "--list")) == dict.fromkeys(NAMES, "stale")
+    assert statuses(study(copied, do="status")) == dict.fromkeys(NAMES, "stale")
     before = state_of(copied)
     only = study(copied, "--only", "k = 3, seed 5", "--jobs", "1")
     assert only.code == 0, only.err
-    assert statuses(study(copied, "--list")) == dict.fromkeys(NAMES, "stale") | {NAMES[3]: "finished"}
+    assert statuses(study(copied, do="status")) == dict.fromkeys(NAMES, "stale") | {NAMES[3]: "finished"}
     (new,) = state_of(copied).keys() - before.keys()
     assert len(open_run(copied / "out/runs" / new).rounds) == 1
     (copied / "base.toml").write_text(base)  # as it was: what was made then is there
-    assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+    assert set(statuses(study(copied, do="status")).values()) == {"finished"}
 
 
 def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written(copied, study, monkeypatch):
     opened = []
     monkeypatch.setattr(run_store, "open_run", lambda file: opened.append(file) or open_run(file))
-    assert set(statuses(study(copied, "--list")).values()) == {"finished"} and opened == []
+    assert set(statuses(study(copied, do="status")).values()) == {"finished"} and opened == []
     changed = sorted((copied / "out/runs").glob("*.h5"))[0]
     os.utime(changed)
-    assert set(statuses(study(copied, "--list")).values()) == {"finished"} and opened == [changed]
+    assert set(statuses(study(copied, do="status")).values()) == {"finished"} and opened == [changed]
 
 
-def test_the_seeds_of_a_combination_share_its_validation_and_a_task_reads_its_own(copied, monkeypatch):
+def test_the_seeds_of_a_combination_share_its_validation(copied, monkeypatch):
     validated = []
     monkeypatch.setattr(grid, "resolve", lambda *tables: validated.append(tables) or resolve(*tables))
     many = str(copied / "study.toml"), copied / "out", Changes(["seed=0..49"])
@@ -247,9 +249,6 @@ def test_the_seeds_of_a_combination_share_its_validation_and_a_task_reads_its_ow
     ]
     identities = [entry.identity for one in alone for entry in one.entries]
     assert identities == [study.entries[number].identity for number in (0, 50, 49, 99)]
-    validated.clear()
-    (task,) = read_studies(*many, name=study.entries[60].name)
-    assert task.entries == [study.entries[60]] and len(validated) == 1
 
 
 def test_a_study_without_a_target_has_a_ledger(copied):
@@ -274,7 +273,7 @@ def test_neither_names_nor_places_make_another_run(copied, study, hpctrip):
     (copied / "base.toml").rename(copied / "elsewhere/base.toml")
     text = STUDY.replace('"base.toml"', '"elsewhere/base.toml"').replace('name = "two"', 'name = "other"', 1)
     (copied / "study.toml").write_text(text.replace("[[axis]]", '[[axis]]\nname = "k"'))
-    listed = statuses(study(copied, "-o", "label=mine", "-o", "checkpoint.every_s=7", "--list"))
+    listed = statuses(study(copied, "-o", "label=mine", "-o", "checkpoint.every_s=7", do="status"))
     assert listed == {name.replace("policy.k", "k"): "finished" for name in NAMES}
 
 
@@ -286,7 +285,7 @@ def test_a_study_includes_others_and_makes_shared_runs_once(copied, hpctrip):
     ended = hpctrip("study", copied / "all.toml", "--out", copied / "out")
     assert ended.code == 0, ended.err
     assert (copied / "out/two/table.csv").exists() and (copied / "out/third/table.csv").exists()
-    assert len(statuses(hpctrip("study", copied / "all.toml", "--out", copied / "out", "--list"))) == 4
+    assert len(statuses(hpctrip("study", "status", copied / "all.toml", "--out", copied / "out"))) == 4
 
 
 def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copied, hpctrip):
@@ -338,12 +337,12 @@ def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctri
 
 def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, study):
     before = state_of(copied)
-    ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
+    ended = study(copied, "-o", "seed=5,6", "--samples-per-second", "100", "--jobs", "2", do="plan")
     assert ended.code == 0, ended.err
     assert "4 runs: 2 finished, 2 planned" in ended.out
     assert "policy.k = 2: 1 missing" in ended.out and "as in finished runs" in ended.out
     assert "2 in parallel" in ended.out and "of results" in ended.out
-    changed = study(copied, "-o", "train.lr=0.02", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
+    changed = study(copied, "-o", "train.lr=0.02", "--samples-per-second", "100", "--jobs", "2", do="plan")
     # 66 samples a site, 2 sites, 6 rounds
     assert "policy.k = 2: 2 missing, 8 s each (at most, with max_rounds)" in changed.out
     assert state_of(copied) == before
@@ -363,7 +362,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     onwards = tmp_path / "again"
     onwards.mkdir()
     copy_inputs(made.folder, onwards)
-    assert study(onwards, "--import", tmp_path / "out/two/ledger.csv", "--list").code == 0
+    assert study(onwards, tmp_path / "out/two/ledger.csv", do="import").code == 0
 
 
 def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
@@ -385,19 +384,19 @@ def test_rows_without_a_curve_yet_are_left_out_and_counted(made, study, tmp_path
     curves = pd.read_csv(made.folder / "out/two/curves.csv")
     ledger.to_csv(tmp_path / "half.csv", index=False)
     curves[curves["identity"] != ledger["identity"][0]].to_csv(tmp_path / "half_curves.csv", index=False)
-    imported = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
+    imported = study(tmp_path, tmp_path / "half.csv", do="import")
     assert imported.code == 0, imported.err
     assert "3 finished runs imported; 1 have no curve yet" in imported.out
 
 
 def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, study):
     ledger = made.folder / "out/two/ledger.csv"
-    refused = study(copied, "-o", "train.lr=0.02", "--import", ledger, "--list")
+    refused = study(copied, "-o", "train.lr=0.02", ledger, do="import")
     refused.check_refused(["none of its 4 finished rows is a run of this study"])
     curves = copied / "out/two/curves.csv"
     lines = curves.read_text().splitlines()
     curves.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # the first round of the first run is missing
-    study(copied, "--import", copied / "out/two/ledger.csv", "--list").check_refused(
+    study(copied, copied / "out/two/ledger.csv", do="import").check_refused(
         ["ledger.csv, line 2: has", "import both files of one study"]
     )
 
@@ -409,7 +408,7 @@ def test_rows_made_under_other_rules_are_left_out_and_the_report_names_them(copi
     ledger.loc[1:, column] = value
     ledger.loc[1:, "identity"] = "0" * 32  # which contains them
     ledger.to_csv(path, index=False)
-    imported = study(copied, "--import", path, "--list")
+    imported = study(copied, path, do="import")
     assert (
         f"1 finished runs imported; 3 rows were skipped: {column} of {NAMES[1]} is '{value}'" in imported.out
     )
@@ -427,7 +426,7 @@ def test_the_rows_that_docs_quote_are_runs_of_their_study():
 def test_a_row_whose_accuracy_was_edited_is_refused(copied, study):
     path = copied / "out/two/ledger.csv"
     pd.read_csv(path).assign(accuracy=0.9).to_csv(path, index=False)
-    imported = study(copied, "--import", path, "--list")
+    imported = study(copied, path, do="import")
     imported.check_refused(["line 2: came to the accuracy '0.9', by its curve to", "import both files"])
 
 
@@ -439,7 +438,7 @@ def test_a_damaged_file_is_left_alone_and_reported_with_a_hint(copied, study):
     assert f"{NAMES[0]}: {file}: is damaged" in ended.err
     assert "; remove it, and the run is made again" in ended.err
     Path(f"{file}.ckpt0").touch()  # a start would write the results anew from a whole one
-    assert statuses(study(copied, "--list"))[NAMES[0]] == "interrupted"
+    assert statuses(study(copied, do="status"))[NAMES[0]] == "interrupted"
     for path in (file, Path(f"{file}.ckpt0")):
         path.unlink()
     assert study(copied).code == 0
@@ -449,7 +448,7 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
     ledger = ledger_of(copied)
     first, second = (copied / "out" / ledger["file"][name] for name in NAMES[::2])
     first.write_bytes(second.read_bytes())
-    listed = study(copied, "--list")
+    listed = study(copied, do="status")
     assert statuses(listed)[NAMES[0]] == "failed"
     assert "is of another input (policy.k); remove it, and the run is made again" in listed.out
 
@@ -467,28 +466,21 @@ def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_def
 def test_a_default_that_changes_makes_the_runs_under_it_stale(copied, study, monkeypatch):
     as_another_default = {"profiler": {"interval_s": 5.0}}  # a key that the study does not set
     monkeypatch.setattr(grid, "resolved", lambda table: deep(resolved(table), as_another_default))
-    assert set(statuses(study(copied, "--list")).values()) == {"stale"}
+    assert set(statuses(study(copied, do="status")).values()) == {"stale"}
 
 
 def test_runs_of_a_policy_whose_rules_have_been_raised_since_are_stale(copied, study, monkeypatch):
     monkeypatch.setattr(POLICIES["random"], "rules", 7)
-    assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+    assert set(statuses(study(copied, do="status")).values()) == {"finished"}
     monkeypatch.setattr(POLICIES["static"], "rules", 7)
-    assert set(statuses(study(copied, "--list")).values()) == {"stale"}
+    assert set(statuses(study(copied, do="status")).values()) == {"stale"}
 
 
-def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
-    task = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
-    assert task.code == 0, task.err
-    assert "run 1 of 2: policy.k = 3, seed 4" in task.out
-    one = study(copied, "-o", "policy.k=3", "-o", "seed=4", "--list")  # one value takes an axis' place, too
+def test_one_value_takes_the_place_of_an_axis(copied, study):
+    one = study(copied, "-o", "policy.k=3", "-o", "seed=4", do="status")
     assert statuses(one) == {NAMES[2]: "finished"}
-    made = ledger_of(copied).loc[NAMES[2]]
-    again = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
-    assert made["status"] == "finished" and f"{made['identity']}.h5 is finished already" in again.out
-    study(copied, "--task", "4").check_refused(["--task 4: the study has 4 runs; 0 to 3"])
 
 
 def test_without_slurm_a_submission_is_refused(copied, study, monkeypatch):
     monkeypatch.setenv("PATH", str(copied))
-    study(copied, "-o", "seed=9", "--slurm").check_refused(["--slurm: there is no sbatch here"])
+    study(copied, "-o", "seed=9", do="submit").check_refused(["study submit: there is no sbatch here"])

@@ -97,8 +97,8 @@ def test_a_study_makes_its_runs_from_any_working_folder_and_knows_them_again(hpc
     elsewhere.mkdir()
     (elsewhere / "src").symlink_to(source)  # paths of data are relative to the working folder
     monkeypatch.chdir(elsewhere)
-    listed = hpctrip("study", "../src/st.toml", "--out", out, "--list")
-    assert [line.split()[0] for line in listed.out.splitlines()] == ["finished"] * 2, listed
+    listed = hpctrip("study", "status", "../src/st.toml", "--out", out)
+    assert [line.split()[0] for line in listed.out.splitlines()[:-1]] == ["finished"] * 2, listed
 
 
 def test_a_study_that_was_moved_keeps_its_runs_and_goes_on_with_them(hpctrip, source, monkeypatch):
@@ -115,7 +115,7 @@ def test_a_study_that_was_moved_keeps_its_runs_and_goes_on_with_them(hpctrip, so
 
     def listed():
         POLICIES.pop("nearest")  # of the file's other place: this is one process
-        lines = hpctrip("study", "src/st.toml", "--out", "results", "--list").out.splitlines()
+        lines = hpctrip("study", "status", "src/st.toml", "--out", "results").out.splitlines()[:-1]
         return [line.split()[0] for line in lines]
 
     assert listed() == ["finished"] * 2
@@ -176,7 +176,7 @@ def test_an_artifact_runs_in_a_copy_without_the_files_that_it_was_made_from(hpct
         "results",
     )
     assert hpctrip(*study).code == 0
-    (done := hpctrip(*study, "--artifact", "made")).out == "artifact: made, 1 of 1 runs\n", done.err
+    (done := hpctrip("study", "export", *study[1:], "made")).out == "artifact: made, 1 of 1 runs\n", done.err
     artifact = (tmp_path / "made").rename(tmp_path / "copy")
     axes = tomllib.loads((artifact / "study.toml").read_text())["axis"]
     assert [axis["values"] for axis in axes] == [["points.py:Wide"], [0.01]]

@@ -29,7 +29,9 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
         if len(ledgers) > 1 or (ledgers and ledgers[0].parent == folder):
             names = ", ".join(ledger.parent.name for ledger in ledgers[:5])
             problem = f"holds the runs of studies ({names})"
-            raise InputError(pattern, problem, "draw one of them: hpctrip study FILE|NAME --figure FIGURE")
+            raise InputError(
+                pattern, problem, "draw one of them: hpctrip study tables FILE|NAME --figure FIGURE"
+            )
     runs = open_runs(patterns)
     for run in runs:
         if faults := run.schema_faults():
