@@ -49,8 +49,8 @@ class Child:
     entry: Entry
     process: Forked
     """It stops with a checkpoint when this process is killed."""
-    gpu: str
-    """CUDA_VISIBLE_DEVICES of the process; empty: inherited."""
+    gpus: Sequence[str]
+    """For CUDA_VISIBLE_DEVICES of the process; empty: inherited."""
     log: Path
     log_start: int
     """Size of the log before this attempt."""
@@ -88,6 +88,8 @@ class Executor:
     """Called when a run has ended."""
     gpus: Sequence[str] = ()
     """Names for CUDA_VISIBLE_DEVICES, distributed over the children; empty: they inherit it from this process."""
+    ranks: int = 1
+    """Ranks of every run, and the GPUs that it gets, or all where there are fewer."""
     launch: Sequence[str] = ()
     """The words that start Python on the ranks of a run (see `launcher`); empty: one rank."""
     children: list[Child] = field(default_factory=list)
@@ -131,11 +133,14 @@ class Executor:
                 self._start(entry)
 
     def _start(self, entry: Entry) -> None:
-        """Start a run, on the GPU with the fewest."""
+        """Start a run, on the GPUs with the fewest."""
         self.runs.note(entry.identity, state=JobState.QUEUED, job="")
         log = self.runs.log(entry.identity)
-        gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
-        environment = {"OMP_NUM_THREADS": "1", **os.environ} | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        taken = [gpu for child in self.children for gpu in child.gpus]
+        gpus = sorted(self.gpus, key=taken.count)[: self.ranks]
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}
+        if gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         # the study's start, for all runs
         environment[JOB_START] = os.environ.get(JOB_START) or f"{start_time():.3f}"
         start = [*self.launch, "-m", "hpctrip"] if self.launch else ["hpctrip"]
@@ -163,7 +168,7 @@ class Executor:
         except OSError as error:
             self._ended(RunState(entry, RunStatus.FAILED, f"no process can be forked for it: {error}"))
         else:
-            self.children.append(Child(entry, process, gpu, log, log_start))
+            self.children.append(Child(entry, process, gpus, log, log_start))
 
     def _collect(self, stopping: bool) -> bool:
         """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run left because the job ends."""

@@ -108,8 +108,7 @@ def _execute(
                     study.append_to_ledger(end.entry.identity)
 
         sys.stdout.flush()
-        gpus = gpus if ranks == 1 else []
-        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, launch)
+        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, ranks, launch)
         return executor.run(lambda: display.follow(executor))
 
 

@@ -188,7 +188,12 @@ class RunStore:
         if run and run.status == RunStatus.FINISHED:
             return RunState(entry, RunStatus.FINISHED, stop_reason, run, file, job=job)
         if elsewhere.exists():
-            run = read_imported(elsewhere, entry)
+            try:
+                run = read_imported(elsewhere, entry)
+            except InputError as error:
+                return RunState(
+                    entry, RunStatus.FAILED, str(error.faults[0]), file=elsewhere, blocks_run=True
+                )
             return RunState(entry, RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         known = RunState(entry, RunStatus.PLANNED, "", run, file, job=job)
         if is_held(file):

@@ -15,6 +15,7 @@ from hpctrip.base.process import start_time
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
 from hpctrip.runner.job_status import JobStatus
+from hpctrip.studies import execute
 from hpctrip.studies.studies import read_studies
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
@@ -264,6 +265,16 @@ def test_a_launcher_that_cannot_be_started_is_refused_before_any_run(folder, stu
         'set HPCTRIP_LAUNCHER to what starts ranks, e.g. "mpirun -np {n} {python}"\n'
     )
     assert set(ledger_of(folder)["status"]) == {"planned"}
+
+
+def test_two_runs_of_three_ranks_use_six_different_gpus_of_eight(folder, study, monkeypatch):
+    monkeypatch.setattr(execute, "visible_gpus", lambda: [str(number) for number in range(8)])
+    seen, both = folder / "seen", f"until [ $(wc -l < {folder}/seen) -ge 2 ]; do sleep 0.05; done"
+    launcher = f"sh -c 'echo $CUDA_VISIBLE_DEVICES >> {seen}; {both}; exit 2' {{n}} {{python}}"
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", launcher)
+    ended = study(folder, "--ranks", "3", "-o", "seed=4")
+    assert "2 missing, 2 in parallel, 3 ranks each" in ended.out
+    assert sorted(gpu for line in seen.read_text().split() for gpu in line.split(",")) == list("012345")
 
 
 def test_a_launcher_that_starts_nothing_fails_instead_of_asking_for_another_start(folder, study, monkeypatch):

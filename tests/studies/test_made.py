@@ -378,6 +378,18 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
     assert state.imported and state.run.path == state.file == store.imported(entry.identity)
 
 
+def test_a_damaged_import_is_a_run_that_failed_and_ends_nothing(made, study, tmp_path):
+    copy_inputs(made.folder, tmp_path)
+    assert study(tmp_path, made.folder / "out/two/ledger.csv", do="import").code == 0
+    entry = read_studies(str(tmp_path / "study.toml"), tmp_path / "out")[0].entries[0]
+    file = RunStore(tmp_path / "out").imported(entry.identity)
+    file.write_text("#{}\n" + file.read_text().partition("\n")[2])
+    ended = study(tmp_path)
+    assert ended.code == 1 and f"{NAMES[0]}: {file}: is damaged; remove it and import again" in ended.err
+    assert "1 of 2" in ended.out and " missing, " not in ended.out
+    assert statuses(study(tmp_path, do="status")) == dict.fromkeys(NAMES, "finished") | {NAMES[0]: "failed"}
+
+
 def test_rows_without_a_curve_yet_are_left_out_and_counted(made, study, tmp_path):
     copy_inputs(made.folder, tmp_path)
     ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
