@@ -169,6 +169,8 @@ def study(
             silent.enter_context(redirect_stdout(silent.enter_context(Path(os.devnull).open("w"))))
         run_studies(studies, None, jobs, 1, "the same call")
     table = pd.concat([pd.read_csv(each.folder / "runs.csv") for each in studies], ignore_index=True)
+    if (asked := studies[0].asked) is not None:
+        table = table[table["identity"].isin(asked)].reset_index(drop=True)
     files = map(studies[0].runs.results, table["identity"])
     places = pd.Series([str(file) if file.exists() else "" for file in files], name="path", dtype=str)
     return pd.concat([table, places], axis=1)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import absolute, beside
 from hpctrip.base.text import shown as shown_value
+from hpctrip.config.component import Registry, owner_of
 from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions, code_name, without_folders
@@ -140,8 +141,12 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
             continue
         tables = merge_layers(variant.tables, [variant.small] if small else [])
         yield _Choice(axis.title, variant.label, tables, True, variant.inputs, frozenset(variant.among))
+    key = axis.key or ""
+    of_kinds = key in Experiment.model_fields and isinstance(owner_of(Experiment.model_fields[key]), Registry)
     for value in (axis.small if small and axis.small else axis.values) or ():
-        yield _Choice(axis.title, f"{axis.title} = {shown(value)}", nested(axis.key or "", value))
+        is_kind = of_kinds and isinstance(value, str)  # of a whole table, such as policy=all,random
+        tables = nested(f"{key}.kind" if is_kind else key, value)
+        yield _Choice(axis.title, f"{axis.title} = {shown(value)}", tables)
 
 
 def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpctrip.base.errors import InputError, faults_at
-from hpctrip.base.io import absolute, beside
+from hpctrip.base.io import absolute, beside, digest, read_text
 from hpctrip.base.text import did_you_mean, unknown_name
 from hpctrip.config.inputs import Tables, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
@@ -90,15 +93,44 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
 
 
 def sweep_study(paths: Sequence[str], folder: Path, changes: Changes) -> Study:
-    """The study of a command `hpctrip run` with `--sweep`, over the input files `paths`."""
-    axes = axes_of(changes.sweeps, "--sweep")
+    """The study of a command `hpctrip run` with `--sweep`, over the input files `paths`. Finished runs of earlier
+    sweeps that differ in nothing but the values on their axes keep their rows before its own; their lines are in
+    sweeps.jsonl in its folder. The folder's name tells sweeps of other lines -o and files apart."""
     inputs = {"inputs": list(paths)} if paths else {"common": demonstration()}
-    file = _validated(with_axes({"name": "sweep", "seeds": None, **inputs}, axes), "")
-    grid = entries(file, "", changes.overrides, changes.plugins)
+
+    def expanded(lines: Sequence[str]) -> tuple[StudyFile, list[Entry]]:
+        axes = axes_of(lines, "--sweep")
+        file = _validated(with_axes({"name": "sweep", "seeds": None, **inputs}, axes), "")
+        return file, entries(file, "", changes.overrides, changes.plugins)
+
+    file, grid = expanded(changes.sweeps)
+    axes = list(axes_of(changes.sweeps, "--sweep"))
     scenario = grid[0].run_input.experiment.name
     name = "_".join([f"{scenario}-sweep", *axes])[:80]
+    if changes.overrides or paths[1:]:
+        words = json.dumps([sorted(changes.overrides), list(paths[1:])])
+        name = f"{name[:71]}-{digest(words.encode())[:8]}"
     file = file.model_copy(update={"title": f"{scenario} over {' x '.join(axes)}"})
-    return Study(file, name, grid, RunStore(folder))
+    study = Study(file, name, grid, RunStore(folder), (list(changes.sweeps),))
+    own, earlier = {entry.identity for entry in grid}, _earlier_sweeps(study.sweeps_file, axes)
+    kept: dict[str, Entry] = {}
+    for lines in earlier:
+        with suppress(InputError):  # its values are none any more
+            others = [entry for entry in expanded(lines)[1] if entry.identity not in own]
+            kept |= {state.entry.identity: state.entry for state in study.lines(others) if state.finished}
+    sweeps = (*(lines for lines in earlier if lines != list(changes.sweeps)), list(changes.sweeps))
+    return replace(study, entries=[*kept.values(), *grid], sweeps=sweeps, asked=frozenset(own))
+
+
+def _earlier_sweeps(file: Path, axes: Sequence[str]) -> list[list[str]]:
+    """The lines of each sweep over these axes that a file names."""
+    earlier = []
+    with suppress(InputError, ValueError, RecursionError):
+        for line in read_text(file).splitlines():
+            lines = json.loads(line)
+            if isinstance(lines, list) and all(isinstance(each, str) for each in lines):
+                earlier.append(lines)
+    return [lines for lines in earlier if [each.partition("=")[0].strip() for each in lines] == list(axes)]
 
 
 def _files(

@@ -10,6 +10,7 @@ identity under which a run of the same name was last finished, which shows that 
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -40,6 +41,10 @@ class Study:
     """Path of its folder in that of the run store."""
     entries: list[Entry]
     runs: RunStore
+    sweeps: tuple[list[str], ...] = ()
+    """Of a sweep, its lines and those of the earlier ones whose rows it keeps."""
+    asked: frozenset[str] | None = None
+    """Of a sweep, the identities of the runs that it asks for; None: all."""
 
     @property
     def title(self) -> str:
@@ -50,6 +55,11 @@ class Study:
     def folder(self) -> Path:
         """Folder of its ledger, tables and figures."""
         return self.runs.folder / self.name
+
+    @property
+    def sweeps_file(self) -> Path:
+        """Path of the file with `sweeps`."""
+        return self.folder / "sweeps.jsonl"
 
     @property
     def ledger(self) -> Path:
@@ -133,6 +143,8 @@ class Study:
     def _write_ledger(self) -> list[RunState]:
         lines = self.lines()
         replace_file(self.ledger, self._csv(lines))
+        if self.sweeps:
+            replace_file(self.sweeps_file, "".join(f"{json.dumps(each)}\n" for each in self.sweeps).encode())
         return lines
 
     @contextmanager

@@ -22,7 +22,7 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies import grid, run_store
 from hpctrip.studies.run_store import RunStore, differences
-from hpctrip.studies.studies import Changes, read_studies
+from hpctrip.studies.studies import Changes, read_studies, sweep_study
 
 ROOT = Path(__file__).parents[2]
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
@@ -317,6 +317,31 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
 
 
+def test_a_sweep_that_grows_keeps_its_rows_and_one_with_other_overrides_its_folder(
+    copied, hpctrip, monkeypatch
+):
+    monkeypatch.chdir(copied)
+    words = ["run", "base.toml", "--sweep", "policy.k=2,3", "--out", "out"]
+    assert hpctrip(*words, "--sweep", "seed=5").code == 0
+    assert hpctrip(*words, "--sweep", "seed=4").code == 0
+    (folder,) = Path("out").glob("tiny-sweep*")
+    assert pd.read_csv(folder / "table.csv")["num_seeds"].tolist() == [2, 2]
+    assert set(ledger_of(copied, folder.name)["status"]) == {"finished"}
+    assert hpctrip(*words, "--sweep", "seed=4", "-o", "stop.max_rounds=1").code == 0
+    (other,) = {*Path("out").glob("tiny-sweep*")} - {folder}
+    assert pd.read_csv(folder / "table.csv")["num_seeds"].tolist() == [2, 2]
+    assert pd.read_csv(other / "table.csv")["num_seeds"].tolist() == [1, 1]
+
+
+def test_a_sweep_of_whole_policies_keeps_no_keys_of_another_one(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    Path("base.toml").write_text(Path("base.toml").read_text() + "policy.k = 3\n")
+    study = sweep_study(["base.toml"], Path("out"), Changes(sweeps=["policy=static,all,powertrip"]))
+    policies = [entry.run_input.experiment.policy for entry in study.entries]
+    assert [policy.kind for policy in policies] == ["static", "all", "powertrip"] and policies[0].k == 3
+    assert study.entries[1].name == "policy = all, seed 0"
+
+
 def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctrip):
     """The domain of a power trace, beside constant power."""
     lines = (
@@ -330,7 +355,7 @@ def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctri
         copied / "out/mixed",
     )
     assert hpctrip("run", copied / "base.toml", *lines).code == 0
-    table = copied / "out/mixed/tiny-sweep_power.kind/sites.csv"
+    (table,) = copied.glob("out/mixed/tiny-sweep_power.kind-*/sites.csv")
     sites = pd.read_csv(table, keep_default_na=False).groupby("identity")["trace_domain"]
     assert sorted(set(names) == {""} for _, names in sites) == [False, True]
 
