@@ -2,7 +2,8 @@
 
 A point is a configuration: means over n seeds up to the target accuracy, with 95 % confidence intervals (Student t),
 or for up to three seeds with a dot for each.
-Down and left is better; the faint line is the front, on which no other configuration is better in both. Where a seed
+Down and left is better; the faint line is the front, on which no other configuration is better in both, one for each
+world of a study with such an axis. Where a seed
 did not reach the target, the point is open: it stands at what was spent, and is not on the front. Carbon and money are
 drawn where the runs know them ([carbon], [price]).
 """
@@ -86,7 +87,8 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
     rows = []
     for group in groups:
         time = group.times(target)
-        row = {"label": group.label, "policy": group.policy} | time.row()
+        world = str(group.runs[0].meta.get("world", ""))
+        row = {"label": group.label, "policy": group.policy, "world": world} | time.row()
         for panel in panels:
             used = Estimate.mean([spent(run, panel, target) for run in group.runs])
             half = used.high - used.value if time.reached else np.nan
@@ -95,8 +97,12 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
     table = pd.DataFrame(rows)
     hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
     for panel in panels:
-        table[f"{panel.name}_on_front"] = on_front(table[panel.name].to_numpy(), hours)
-    return table
+        table[f"{panel.name}_on_front"] = False
+        for world in table["world"].unique():
+            own = (table["world"] == world).to_numpy()
+            front = on_front(table.loc[own, panel.name].to_numpy(), hours[own])
+            table.loc[own, f"{panel.name}_on_front"] = front
+    return table if table["world"].any() else table.drop(columns="world")
 
 
 def spent(run: Run, panel: Panel, target: float) -> float:
@@ -107,11 +113,14 @@ def spent(run: Run, panel: Panel, target: float) -> float:
 
 
 def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
-    """The points of one panel, and the front behind them."""
-    front = table[table[f"{panel.name}_on_front"]].sort_values(panel.name)
-    if len(front) > 1:  # a line of one point is not seen
-        look = {"color": style.FAINT, "linewidth": 3, "label": "front: no other is better in both"}
-        axes.plot(front[panel.name], front["mean_h"], zorder=0, **look)
+    """The points of one panel, and the fronts behind them."""
+    best = table[table[f"{panel.name}_on_front"]].sort_values(panel.name)
+    label = "front: no other is better in both"
+    for _, front in best.groupby("world") if "world" in table else [("", best)]:
+        if len(front) > 1:  # a line of one point is not seen
+            look = {"color": style.FAINT, "linewidth": 3, "label": label}
+            axes.plot(front[panel.name], front["mean_h"], zorder=0, **look)
+            label = ""
     for i, row in enumerate(table.itertuples()):
         look = style.point(i)
         reached = row.num_reached == row.num_seeds

@@ -36,6 +36,8 @@ RULES = 1
 """Version of the rules that turn an input into results. Raise it when all inputs give other numbers than before; all
 earlier runs become stale. If only the inputs of one component do, raise the `rules` of that component. A new key needs
 neither if it is declared `Added`."""
+WORLD = "world"
+"""Name of the axis whose choices are not compared with each other."""
 _MOST_FAULTS = 5
 """Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
 
@@ -68,6 +70,11 @@ class Entry:
     def variant(self) -> str:
         """Name of its configuration, shared by all its seeds."""
         return ", ".join(label for _, label in self.choices) or self.run_input.experiment.label or "run"
+
+    @property
+    def world(self) -> str:
+        """Its label on the axis called `WORLD`, within which runs are compared; empty without such an axis."""
+        return dict(self.choices).get(WORLD, "")
 
     @property
     def rules(self) -> str:

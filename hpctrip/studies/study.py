@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
@@ -27,9 +29,12 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import TOTALS, read_imported
+from hpctrip.studies.imported import TOTALS, pretended, read_imported
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore, file_state
 from hpctrip.studies.tables import latex_lines, results_of, write_tables
+
+if TYPE_CHECKING:
+    from hpctrip.figures.common.plot import Drawing
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,21 @@ class Study:
                 report.append(f"figure {picture.name} not drawn: {error.faults[0]}")
         return latex_lines(self.title, lines) if latex else report
 
+    def undrawable(self) -> Iterator[str]:
+        """A line for each figure that cannot be drawn of such runs, whatever they come to."""
+        if not self.file.figure:
+            return
+        runs = [as_in_study(pretended(entry, number), entry) for number, entry in enumerate(self.entries)]
+        for picture in self.file.figure:
+            try:
+                with redirect_stderr(StringIO()), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._drawing(picture, runs)
+            except InputError as error:
+                yield f"figure {picture.name} cannot be drawn of these runs: {error.faults[0]}"
+            except Exception:  # it needs more than such runs have
+                continue
+
     def draw(self, picture: Picture) -> list[str]:
         """Draw a figure of the finished runs. Returns the lines to print. Raises InputError where that is
         impossible."""
@@ -128,14 +148,17 @@ class Study:
         return self._draw(picture, runs, picture.stem)
 
     def _draw(self, picture: Picture, runs: list[Run | None], stem: str) -> list[str]:
+        drawing = self._drawing(picture, runs)
+        files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
+        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
+        return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
+
+    def _drawing(self, picture: Picture, runs: list[Run | None]) -> Drawing:
         from hpctrip.figures import FIGURES  # heavy
 
         draw = FIGURES[picture.name]
         assert draw.source.of_study is not None  # the study file was checked
-        drawing = draw(draw.source.of_study(runs), **picture.options())
-        files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
-        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
-        return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
+        return draw(draw.source.of_study(runs), **picture.options())
 
     def _csv(self, lines: Iterable[RunState]) -> bytes:
         return csv_bytes(pd.DataFrame([_row(line, self.runs.folder) for line in lines]))
@@ -226,7 +249,8 @@ def opened(line: RunState) -> RunState:
 
 
 def as_in_study(run: Run, entry: Entry) -> Run:
-    """The run with the study's label and input. Those in its file may differ: another study may have made it, before a
-    key was added to hpctrip, or with data in another place."""
-    meta, run_input = run.meta | {"label": entry.label or ""}, resolved(entry.run_input.experiment)
+    """The run with the study's label, world and input. Those in its file may differ: another study may have made it,
+    before a key was added to hpctrip, or with data in another place."""
+    told = {"label": entry.label or "", "world": entry.world}
+    meta, run_input = run.meta | told, resolved(entry.run_input.experiment)
     return replace(run, meta=meta, input=run_input)

@@ -39,11 +39,12 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
     }
     for name, table in tables.items():
         replace_file(folder / name, csv_bytes(table))
-    page = f"# {facts['title']}\n\n{markdown_table(HEAD, cells)}\n"
+    head = _head(lines)
+    page = f"# {facts['title']}\n\n{markdown_table(head, cells)}\n"
     replace_file(folder / "table.md", page.encode())
     return [
         facts["title"],
-        *aligned(HEAD, cells),
+        *aligned(head, cells),
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
         f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}",
     ]
@@ -51,7 +52,7 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
     """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment."""
-    cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=HEAD)
+    cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
     table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(HEAD) - 1)}")
     return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
 
@@ -143,20 +144,25 @@ HEAD = (
 )
 
 
+def _head(lines: Sequence[RunState]) -> tuple[str, ...]:
+    of_world = any(line.entry.world for line in lines)
+    return (*HEAD[:-1], HEAD[-1].replace("the first", "the first of its world")) if of_world else HEAD
+
+
 def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
     """(cells below HEAD, numbers) of each variant with its finished runs, in the order of the grid.
 
-    The ratio is unknown if the first variant has another target accuracy or shares no seed.
+    The ratio to the first variant of the same world is unknown if that has another target accuracy or shares no seed.
     """
     variants: dict[str, list[RunState]] = {}
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
-    first: tuple[Times | None, float] | None = None
+    firsts: dict[str, tuple[Times | None, float]] = {}
     for name, members in variants.items():
         finished = [line.run for line in members if line.finished and line.run]
         target = members[0].entry.run_input.experiment.stop.target
         times = times_of(finished, target) if finished else None
-        first = first or (times, target)
+        first = firsts.setdefault(members[0].entry.world, (times, target))
         comparable = times and first[0] and target > 0 and target == first[1]
         ratio = compare(times, first[0]) if comparable else Estimate.mean([])
         labels = {"variant": name, **dict(members[0].entry.choices), "target_accuracy": target}

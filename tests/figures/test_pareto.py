@@ -49,6 +49,14 @@ def test_what_did_not_arrive_is_not_on_the_front(runs):
     assert drawing.image("svg")
 
 
+def test_each_world_of_a_study_has_a_front_of_its_own(runs):
+    worlds = ["a", "a", "a", "b", "b"]
+    told = [replace(run, meta=run.meta | {"world": world}) for run, world in zip(runs, worlds, strict=True)]
+    table = plot(told).table.set_index("label")
+    on_front = {"powertrip": True, "static": True, "random": True, "all": False}
+    assert table["kwh_on_front"].to_dict() == on_front and table["world"]["random"] == "b"
+
+
 def test_carbon_and_money_have_panels_where_they_are_known(make_run):
     spent = {"energy_j": 3.6e6, "carbon_g": 500.0, "cost": 0.25}
     tables = {"accounts": {"currency": "GBP"}}

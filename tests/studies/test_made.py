@@ -309,6 +309,30 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
     ]
 
 
+def test_a_figure_that_cannot_be_drawn_is_told_before_anything_is_trained(copied, study, monkeypatch):
+    monkeypatch.setattr("hpctrip.studies.run._execute", lambda *args: False)
+    (copied / "study.toml").write_text(f'{STUDY}\n[[figure]]\nname = "paired"\n')
+    ended = study(copied, "-o", "train.lr=0.02")
+    warning = (
+        "warning: figure paired cannot be drawn of these runs: --baseline: no run is of policy powertrip"
+    )
+    assert warning in ended.out and ended.out.count("warning") == 1
+
+
+def test_ratios_are_to_the_first_variant_of_the_same_world(copied, study):
+    worlds = (
+        '[[axis]]\nname = "world"\nvariants = [{label = "a"}, {label = "b", timing.clock = "mean-power"}]\n'
+    )
+    (copied / "study.toml").write_text(
+        STUDY.partition("[[figure]]")[0].replace("[[axis]]", f"{worlds}[[axis]]", 1)
+    )
+    done = study(copied, "-o", "stop.target_accuracy=0.01", "-o", "seed=4")
+    assert done.code == 0 and "ratio to the first of its world" in done.out, done.err
+    table = pd.read_csv(copied / "out/two/table.csv")
+    ratios = table["mean_h"].to_numpy() / table["mean_h"].to_numpy()[[0, 0, 2, 2]]
+    assert table["ratio"].tolist() == pytest.approx(ratios) and table["mean_h"].nunique() == 4
+
+
 def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatch):
     monkeypatch.chdir(copied)
     ended = hpctrip("run", "base.toml", "--sweep", "policy.k=2,3", "--sweep", "seed=4..5", "--out", "out")
