@@ -129,12 +129,18 @@ def read_imported(path: Path, entry: Entry) -> Run:
     table = read_table(path, may_comment=True)
     curve = curve_of(table)
     try:
-        row = json.loads(table.comment.removeprefix("#"))
-        totals = {name: float(row.get(name) or "nan") for name in TOTALS}
-        row = {name: str(row[name]) for name in ROW_COLUMNS}
-        wall_s = float(row["wall_s"] or "nan")
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return run_of_row(path, entry, json.loads(table.comment.removeprefix("#")), curve)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(str(path), "is damaged", "remove it and import again") from None
+
+
+def run_of_row(path: Path, entry: Entry, of_ledger: Mapping[str, Any], curve: pd.DataFrame) -> Run:
+    """A finished run from its row in a ledger, whose values may be texts, and its curve; its tables of sites are empty.
+    Raises InputError where they do not agree, and KeyError or ValueError for no such row."""
+    row = {key: _number(value) if isinstance(value, float) else value for key, value in of_ledger.items()}
+    totals = {name: float(row.get(name) or "nan") for name in TOTALS}
+    row = {name: str(row[name]) for name in ROW_COLUMNS}
+    wall_s = float(row["wall_s"] or "nan")
     _check(row, curve, entry, str(path))
     meta = {
         "stop_reason": printable(row["reason"]),

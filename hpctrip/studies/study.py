@@ -29,9 +29,9 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import TOTALS, pretended, read_imported
+from hpctrip.studies.imported import TOTALS, pretended, read_imported, run_of_row
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore, file_state
-from hpctrip.studies.tables import latex_lines, results_of, write_tables
+from hpctrip.studies.tables import latex_lines, read_tables, results_of, write_tables
 
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
@@ -107,7 +107,8 @@ class Study:
     def conclude(self, latex: bool = False) -> list[str]:
         """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
         print; with `latex`, these are the table alone."""
-        lines = [opened(line) if line.finished else line for line in self.write_ledger()]
+        known = {} if self.file.figure else read_tables(self.folder)  # figures are of whole runs
+        lines = [_with_run(line, known) if line.finished else line for line in self.write_ledger()]
         runs = [line.run for line in lines if line.finished]
         facts = {
             "study": self.file.name,
@@ -239,6 +240,18 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
         "earlier": entry.identity if line.finished else line.earlier,
     }
     return {name: (values | axes)[name] for name in (*COLUMNS[:2], *axes, *COLUMNS[2:], *LAST_COLUMNS)}
+
+
+def _with_run(line: RunState, known: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]) -> RunState:
+    """The status of a finished run with its rounds and sites: from the last tables where the ledger stands for its
+    file, so that this need not be opened."""
+    curve, sites = known.get(line.entry.identity, (None, pd.DataFrame()))
+    if line.row is not None and curve is not None and (line.imported or len(sites)):
+        assert line.file is not None
+        with suppress(InputError, ValueError, LookupError):
+            run = run_of_row(line.file, line.entry, line.row, curve)
+            return replace(line, run=as_in_study(replace(run, sites=sites), line.entry))
+    return opened(line)
 
 
 def opened(line: RunState) -> RunState:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hpctrip.base.csv import read_table
+from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import Estimate, Times, compare
@@ -20,7 +25,7 @@ from hpctrip.config.inputs import resolved
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.record.merge import csv_bytes, setting_text
 from hpctrip.record.reader import Run
-from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS
+from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS, curve_of
 from hpctrip.studies.run_store import RunState
 
 
@@ -31,6 +36,8 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
     cells, numbers = zip(*_variants(lines), strict=True)
     curves = {name: run.rounds[list(CURVE_COLUMNS)] for name, run in runs.items()}
     sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
+    if any(map(_is_text, sites.values())):
+        sites = {name: _as_text(frame) for name, frame in sites.items()}
     tables = {
         "table.csv": pd.DataFrame(numbers),
         "runs.csv": _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines])),
@@ -48,6 +55,21 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
         f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}",
     ]
+
+
+def read_tables(folder: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+    """{identity: (curve, sites as texts)} of the runs in the tables of a study; empty if they cannot be read."""
+    try:
+        curves, sites = read_table(folder / "curves.csv"), read_table(folder / "sites.csv")
+        rounds, identities = curve_of(curves), curves.column("identity")
+    except InputError:
+        return {}
+    by_run = pd.DataFrame(sites.columns).groupby("identity", sort=False)
+    of_run = {str(identity): rows.drop(columns="identity") for identity, rows in by_run}
+    return {
+        str(identity): (curve.reset_index(drop=True), of_run.get(str(identity), pd.DataFrame()))
+        for identity, curve in rounds.groupby(np.array(identities), sort=False)
+    }
 
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
@@ -117,6 +139,17 @@ def _row(line: RunState) -> dict[str, Any]:
         # as text: a column has an int and a float as they were written, though some runs may lack the key
         **{f"input.{key}": setting_text(value) for key, value in flat(resolved(experiment)).items()},
     }
+
+
+def _is_text(frame: pd.DataFrame) -> bool:
+    return frame["site"].dtype.kind not in "iuf"
+
+
+def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame as `read_tables` reads it."""
+    if _is_text(frame):
+        return frame
+    return pd.read_csv(BytesIO(csv_bytes(frame)), dtype=str, keep_default_na=False)
 
 
 def _concat(frames: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from hpctrip.record.reader import open_run
 from hpctrip.runner.experiment import resolve
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies import grid, run_store
+from hpctrip.studies import study as study_module
 from hpctrip.studies.run_store import RunStore, differences
 from hpctrip.studies.studies import Changes, read_studies, sweep_study
 
@@ -317,6 +318,23 @@ def test_a_figure_that_cannot_be_drawn_is_told_before_anything_is_trained(copied
         "warning: figure paired cannot be drawn of these runs: --baseline: no run is of policy powertrip"
     )
     assert warning in ended.out and ended.out.count("warning") == 1
+
+
+def test_tables_of_finished_runs_open_none_of_their_files_and_are_the_same(copied, study, monkeypatch):
+    (copied / "study.toml").write_text(STUDY.partition("[[figure]]")[0])
+    tables = [
+        copied / "out/two" / name for name in ("table.csv", "runs.csv", "curves.csv", "sites.csv", "table.md")
+    ]
+    assert study(copied, do="tables").code == 0
+    before, opened = [table.read_text() for table in tables], []
+    for module in (run_store, study_module):
+        monkeypatch.setattr(module, "open_run", lambda file: opened.append(file) or open_run(file))
+    assert study(copied, do="tables").code == 0
+    assert [table.read_text() for table in tables] == before and opened == []
+    changed = sorted((copied / "out/runs").glob("*.h5"))[0]
+    os.utime(changed)
+    assert study(copied, do="tables").code == 0
+    assert [table.read_text() for table in tables] == before and {*opened} == {changed}
 
 
 def test_ratios_are_to_the_first_variant_of_the_same_world(copied, study):
