@@ -1,5 +1,6 @@
 """The scripts of slurm/, submitted to a real Slurm of which this machine is a node, scaled down by sbatch's options."""
 
+import json
 import sys
 import time
 from types import SimpleNamespace
@@ -120,3 +121,26 @@ def test_an_array_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undistu
     ledgers = [pd.read_csv(cluster.folder / out / "fig08/ledger.csv") for out in ("try", "undisturbed")]
     pd.testing.assert_frame_equal(*(ledger.drop(columns=["wall_s", "file_state"]) for ledger in ledgers))
     assert ledgers[0]["rounds"].tolist() == [4, 4] and ledgers[0]["digest"].nunique() == 2
+
+
+ODD = ["1\u00a0GB", 'a "quoted" one', "東京", "x" * 80, "new\u2028line, k = 2", "it's $HOME; `ls`"]
+
+
+def test_an_array_makes_the_runs_whatever_their_labels_and_status_follows_it(cluster):
+    variants = ", ".join(
+        f"{{label = {json.dumps(each)}, train.lr = 0.0{n}}}" for n, each in enumerate(ODD, 1)
+    )
+    keys = "\n".join(f"common.{line}" for line in [*SMALL, "policy.k = 2", 'policy.kind = "static"'])
+    axis = f'[[axis]]\nname = "size"\nvariants = [{variants}]\n'
+    text = f'name = "odd"\ninputs = ["inputs/smoke.toml"]\nseeds = [1, 2]\n{keys}\n{axis}'
+    (cluster.folder / "odd.toml").write_text(text)
+
+    def study(command, *options):
+        return cluster.run(sys.executable, "-m", "hpctrip", "study", command, "odd.toml", *options)
+
+    submitted = study("submit", f"--sbatch=--nodelist={HOST}", "--partition=ci", "--at-once", "4")
+    assert "12 runs as tasks of an array, 1 rank, 0 GPUs each" in submitted
+    assert study("status", "--watch").rstrip().endswith("12 runs: 12 finished")
+    cluster.wait(submitted.split()[1].rstrip(":"))
+    assert "nothing is left to make" in study("submit")
+    assert study("tables").count("x" * 80) == 1
