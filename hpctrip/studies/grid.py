@@ -135,7 +135,7 @@ def entries(
             parts = [*(label for _, label in choices), *(f"seed {s}" for s in seeds[:1] if s is not None)]
             for fault in error.faults:
                 faults[fault].append(", ".join(parts))
-    for faulty, fault in _duplicates(grid):
+    for faulty, fault in (*_duplicates(grid), *_shared_outputs(grid)):
         faults[fault].append(faulty)
     if faults:
         raise InputError(faults=list(_reported(faults, place, place_shown)))
@@ -288,6 +288,21 @@ def _duplicates(grid: Iterable[Entry]) -> Iterator[tuple[str, Fault]]:
         elif namesake is not entry:
             problem = "is the name of two runs"
             yield entry.name, Fault(repr(entry.variant), problem, "give one of the labels another")
+
+
+def _shared_outputs(grid: Iterable[Entry]) -> Iterator[tuple[str, Fault]]:
+    """(name, fault) of each run that would replace what another one writes."""
+    writers: dict[tuple[str, str], Entry] = {}
+    for entry in grid:
+        for name, callback in entry.run_input.experiment.callbacks.items():
+            for key in callback.outputs_of_one_run if callback.enabled else ():
+                value = getattr(callback, key)
+                if value is not None and writers.setdefault((key, value), entry) is not entry:
+                    place, hint = (
+                        f"callbacks.{name}.{key}",
+                        "leave it out: each run writes beside its results",
+                    )
+                    yield entry.name, Fault(place, f"names one output, {value}, for several runs", hint)
 
 
 def _reported(faults: Mapping[Fault, Sequence[str]], place: str, place_shown: str) -> Iterator[Fault]:

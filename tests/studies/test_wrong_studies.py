@@ -268,3 +268,11 @@ def test_a_small_form_may_do_without_a_variant(wrong):
     full, small = wrong(text, do="status"), wrong(text, "--small", do="status")
     assert ("a, seed 0" in full.out, "b, seed 0" in full.out) == (True, True)
     assert ("a, seed 0" in small.out, "b, seed 0" in small.out) == (True, False)
+
+
+def test_an_output_of_one_run_is_refused_for_several(wrong):
+    lines = ["-o", "callbacks.jsonl.path=rounds.jsonl", "-o", "policy.k=2"]
+    wrong(STUDY, *lines).check_refused(
+        ["policy.k = 2, seed 5: callbacks.jsonl.path: names one output, rounds.jsonl, for several runs"]
+    )
+    assert wrong(STUDY, *lines, "-o", "seed=4", do="status").code == 0

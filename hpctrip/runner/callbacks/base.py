@@ -78,6 +78,8 @@ class Callback(Component):
 
     start_limit_s: ClassVar[float] = 10.0
     """Longest time that `start` may take. All other calls have 10 s."""
+    outputs_of_one_run: ClassVar[tuple[str, ...]] = ()
+    """Keys that name what only one run may write."""
     enabled: bool = True
     """false: disabled, as if its table were absent."""
 

@@ -25,6 +25,7 @@ class Jsonl(Callback):
     """Writes the numbers of every round as one line of JSON, the columns of /rounds in the results file."""
 
     kind: ClassVar[str] = "jsonl"
+    outputs_of_one_run: ClassVar[tuple[str, ...]] = ("path",)
     path: PathName | None = Field(None, min_length=1)
     """The file. A new run replaces it after its first round; a resumed run continues it. Links and other kinds of
     files are refused. Absent: FILE.h5.jsonl beside the results FILE.h5."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import re
 import time
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
@@ -18,6 +20,7 @@ from urllib.request import urlopen
 from pydantic import Field, field_validator
 
 from hpctrip.base.errors import InputError, require
+from hpctrip.base.io import append_to
 from hpctrip.config.identity import flat, identity
 from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
 from hpctrip.sim.rounds import RoundRow
@@ -98,8 +101,16 @@ class Mlflow(Callback):
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
-        self._client = MlflowClient(self._store() or f"sqlite:///{run.path.parent}/mlflow.db")
-        experiment_id = self._experiment_id(self.experiment or run.name, run.path.parent)
+        store = self._store() or f"sqlite:///{run.path.parent}/mlflow.db"
+        # of runs that start together one makes the database and the experiment
+        with (
+            nullcontext() if store.startswith("http") else append_to(run.path.parent / "mlflow.lock") as lock
+        ):
+            with suppress(OSError):  # a file system without locks
+                if lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+            self._client = MlflowClient(store)
+            experiment_id = self._experiment_id(self.experiment or run.name, run.path.parent)
         tags = {_KEY: identity({"path": str(run.path), "created": run.created_utc}), _RESULTS: str(run.path)}
         runs = self._client.search_runs([experiment_id], f"tags.`{_KEY}` = '{tags[_KEY]}'")
         if runs:

@@ -25,6 +25,7 @@ class TensorBoard(Callback):
     """
 
     kind: ClassVar[str] = "tensorboard"
+    outputs_of_one_run: ClassVar[tuple[str, ...]] = ("folder",)
     folder: PathName | None = Field(None, min_length=1)
     """Folder of the event files of this run only. Absent: FILE.h5.tensorboard beside the results FILE.h5."""
 
