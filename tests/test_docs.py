@@ -213,6 +213,9 @@ def test_the_python_of_the_docs_runs(folder, capsys):
     exec("import hpctrip\n" + FILES["again.py"], {})
     exec("import hpctrip\n" + FILES["cluster.py"], {})
     exec(FILES["read.py"], {})
+    (folder / "docs").symlink_to(ROOT / "docs")
+    exec(FILES["start.py"], {})
+    assert (folder / "when_to_start.png").exists()
     assert "held-out accuracy of the global model" in capsys.readouterr().out
 
 
@@ -241,6 +244,15 @@ def test_every_key_that_a_page_names_exists(name):
         "docs/howto/data.md": {("power", "draw")},  # of nvidia-smi
     }.get(name, set())
     assert not {(table, key) for table, key in named - own if key not in words_of(table, root)}
+
+
+@pytest.mark.parametrize("world", sorted(ROOT.glob("inputs/worlds/*.toml")), ids=lambda path: path.stem)
+def test_every_world_is_valid_over_a_scenario_and_names_the_origin_of_its_values(world, folder, hpctrip):
+    checked = hpctrip("check", "inputs/emnist_dynamic.toml", f"inputs/worlds/{world.name}")
+    assert checked.code == 0, checked.err
+    head = world.read_text().partition("[")[0]
+    tables = set(re.findall(rf"inputs/worlds/({world.stem}\w*\.csv)", world.read_text()))
+    assert tables and all(name in head for name in tables)
 
 
 @pytest.mark.parametrize(

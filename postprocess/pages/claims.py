@@ -28,8 +28,8 @@ from hpctrip.figures.common.grouping import times_of
 from hpctrip.record.reader import Run
 from pages import table
 
-PAGES = ("docs/claims.md", "docs/results/paper/preface.md")
-QUOTED_ON = ("README.md",)
+PAGES = ("docs/claims.md",)
+QUOTED_ON = ("README.md", "docs/questions/how_many.md", "docs/questions/which_sites.md")
 END = "## What was run"
 """The rest of the page is written with the tables of the studies."""
 STATED = frozenset({"95 %", "5 %", "20 %", "45 %", "30 %", "0.94", "0.65", "1.5", "1.02", "0.02"})

@@ -14,7 +14,7 @@ from hpctrip.figures.league import FIXED, over_scenarios, ratios
 from pages import table
 
 PAGES = ("docs/results/league.md",)
-QUOTED_ON = ("README.md",)
+QUOTED_ON = ("README.md", "docs/questions/how_many.md", "docs/questions/which_sites.md")
 END = "## On a laptop"
 """The rest of the page has no rows."""
 STATED = frozenset({"95 %", "0.1", "1.3"})
