@@ -71,7 +71,6 @@ def values(results: Path) -> dict[str, str]:
     texts = {
         "overall": table(OVERALL, overall),
         "scenarios": table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
-        "search": table(SEARCH, [(name, *_cells(name, tuning)) for names in settings for name in names]),
         "field": table(FIELD, [_selector(names[0], rows) for names in settings]),
         "constants": table(CONSTANTS, [(words, *_cells(name, first)) for name, words in COUNTS.items()]),
         "interpretations": table(
@@ -111,7 +110,6 @@ SCENARIOS = (
     "goodput to it (95 %)",
     "adaptive to goodput, seed 0",
 )
-SEARCH = ("setting", "targets reached", "time over that of PowerTrip (95 %)", "worst")
 FIELD = (
     "policy",
     "scenarios",
