@@ -292,11 +292,9 @@ class Dirichlet(Partition):
             sites, wishes = np.flatnonzero(wanted), []
             for part in _parts(sites):
                 left = mix[part] * (supply > 0)
-                total = left.sum(axis=1, keepdims=True)
                 # A mix may hold nothing of the labels that are left: such a site takes what there is.
-                left = np.where(
-                    total > _NEGLIGIBLE, left / np.maximum(total, _NEGLIGIBLE), supply / supply.sum()
-                )
+                left[left.sum(axis=1) <= _NEGLIGIBLE] = supply
+                left /= left.sum(axis=1, keepdims=True)
                 drawn = rng.multinomial(wanted[part], left)  # [part, K]
                 index, label = np.nonzero(drawn)
                 wishes.append(np.stack([label, part[index], drawn[index, label]]))
@@ -358,8 +356,7 @@ def _dirichlet(
 
 
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """Views of an array [n, ...] for many sites, a few at a time: a megabyte of label mixes stays in the cache. Draws
-    part by part are those of all at once."""
+    """Views of an array of many sites, a few at a time, whose label mixes stay in the cache. Draws are the same."""
     return np.array_split(rows, range(2048, len(rows), 2048))
 
 

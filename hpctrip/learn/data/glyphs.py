@@ -203,9 +203,7 @@ def _look_up(fields: np.ndarray, glyphs: np.ndarray, coordinates: np.ndarray) ->
 @lru_cache(maxsize=1)
 def _distance_fields() -> np.ndarray:
     """[G, F, F] float32: signed distance to the outline in image pixels, positive inside; G = fonts x characters.
-
-    Computed once on a machine, because it takes half a second, most of a short run.
-    """
+    Computed once on a machine: it takes half a second, most of a short run."""
     folder = prepared("fonts", {"renderer": renderer()}, lambda: {"fields": _computed_fields()})
     return load(folder, "fields")
 

@@ -17,8 +17,7 @@ from hpctrip.learn.local_work import LocalWork
 
 _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward
 _convolution_backward = torch.ops.aten.convolution_backward
-_PART = 125
-"""Images that evaluation takes at once: with more, malloc maps new memory for the activations of each batch."""
+_PART = 125  # images that evaluation takes at once: for more, malloc maps new memory each time
 
 
 class CNN(nn.Module):
@@ -45,11 +44,8 @@ class CNN(nn.Module):
         self.fc2 = nn.Linear(hidden, num_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, in_channels, side, side] -> logits [B, num_classes].
-
-        Without gradients on a CPU, convolutions and pooling are computed in oneDNN's own layout, on parts of the batch
-        that stay in the cache: half the time.
-        """
+        """[B, in_channels, side, side] -> logits [B, num_classes]. Without gradients on a CPU, in oneDNN's own layout
+        and in parts of the batch that stay in the cache: half the time."""
         if torch.is_grad_enabled() or x.device.type != "cpu" or not torch.backends.mkldnn.is_available():
             x = self._features(x)
         else:

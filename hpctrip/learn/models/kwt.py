@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-_PART = 25
-"""Clips that evaluation takes at once."""
+_PART = 25  # clips that evaluation takes at once
 
 
 class KWT(nn.Module):
@@ -39,10 +38,8 @@ class KWT(nn.Module):
                 nn.init.trunc_normal_(p, std=0.02, a=-0.04, b=0.04)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, T, C] -> logits [B, num_classes].
-
-        Without gradients on a CPU, in parts of the batch that stay in the cache: half the time.
-        """
+        """[B, T, C] -> logits [B, num_classes]. Without gradients on a CPU, in parts of the batch that stay in the
+        cache: half the time."""
         if len(x) > _PART and not torch.is_grad_enabled() and x.device.type == "cpu":
             return torch.cat([self(part) for part in x.split(_PART)])
         x = self.frames(x)
