@@ -98,6 +98,7 @@ setup(
         "tomli-w>=1.0",  # the merged input, stored as TOML in the results
         "click>=8.1.4",  # command line
         "rich>=14.3",  # progress bar and tables; older bars leave an empty line where there is no terminal
+        "platformdirs>=4",  # the cache folder
         "pooch>=1.8",  # downloads with checksums
         "tqdm>=4.66",  # pooch's progress bar
         "filelock>=3.12",  # several jobs preparing one cache

@@ -176,7 +176,7 @@ def reductions(ranks: MpiRanks, num_params: int = 1_690_046, repeats: int = 5) -
     def order_free() -> None:
         partial.begin(0)
         partial.add(delta, 0.5)
-        ranks.total(partial.vector.numpy())
+        ranks._summed(partial.vector.numpy())
 
     def by_mpi(name: str) -> None:
         plain[name].zero_().add_(delta.to(plain[name].dtype))

@@ -3,6 +3,7 @@
     python benchmarks/kill_test.py --runs 100 --seed 1
     python benchmarks/kill_test.py --runs 30 --folder DIR     # in parts: --runs 60, 100 with the same folder go on
     python benchmarks/kill_test.py --rivals 0.5               # half of the runs beside a second job on the same --out
+    python benchmarks/kill_test.py --launch "srun -n {n}"     # another launcher
 
 Every run must end with the digest, the clock, the cohorts and the accuracies of a run that nobody disturbed, and at
 no time may its results file or all of its checkpoints be unreadable. A moment is either some time within a round, on
@@ -18,6 +19,7 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,6 +58,8 @@ STATES = {
     "top-k": {"compression.kind": '"top-k"'},
 }
 """What a checkpoint holds besides the model: nothing, slots of the server's optimiser, residuals of sites."""
+LAUNCH = "KILL_TEST_LAUNCH"
+"""Environment variable with the launcher."""
 HUNG = -1000
 REFUSED = 2
 """Exit code of a job that finds another one at work."""
@@ -125,7 +129,7 @@ def launch(
     command = [sys.executable, __file__] if plan else [sys.executable, "-m", "hpctrip"]
     command += arguments(out, state)
     if num_ranks > 1:
-        command = ["mpirun", "-n", str(num_ranks), *command]
+        command = [*shlex.split(os.environ[LAUNCH].format(n=num_ranks)), *command]
     environment = {
         **os.environ,
         "HPCTRIP_KILL": json.dumps(plan),
@@ -272,8 +276,12 @@ def survives(
     help="Keep files, logs and counts there, and go on from them.",
 )
 @click.option("--rivals", default=0.0, show_default=True, help="Share of the runs beside a second job.")
-def main(runs: int, seed: int, folder: Path | None, rivals: float) -> None:
+@click.option(
+    "--launch", "launcher", default="mpirun -n {n}", show_default=True, help="What starts {n} ranks."
+)
+def main(runs: int, seed: int, folder: Path | None, rivals: float, launcher: str) -> None:
     """Kill runs and resume them."""
+    os.environ[LAUNCH] = launcher
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -303,6 +311,10 @@ def main(runs: int, seed: int, folder: Path | None, rivals: float) -> None:
 if __name__ == "__main__":
     kill = json.loads(os.environ.pop("HPCTRIP_KILL", "null"))
     if kill:
+        from hpctrip.ranks.start import share_start
+        from hpctrip.runner.preload import preload
+
+        share_start(preload)
         suicide(kill)
         from hpctrip.cli.main import main as hpctrip
 

@@ -14,7 +14,7 @@ from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Move, Placement
 from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
 from hpctrip.learn.compression import COMPRESSIONS, Compression
 from hpctrip.learn.partition import PARTITIONS, Partition
-from hpctrip.learn.server import SERVERS, Server
+from hpctrip.learn.server import SERVERS, Server, elementwise
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts
@@ -43,7 +43,7 @@ __all__ += ["FORECASTS", "Forecast", "Observations"]
 __all__ += ["OBJECTIVES", "CostAware", "Objective"]
 __all__ += ["POLICIES", "Decision", "DynamicCount", "History", "Policy", "PowerToCost"]
 __all__ += ["WORKLOADS", "Dataset", "Task", "Workload"]
-__all__ += ["COMPRESSIONS", "PARTITIONS", "SERVERS", "Compression", "Partition", "Server"]
+__all__ += ["COMPRESSIONS", "PARTITIONS", "SERVERS", "Compression", "Partition", "Server", "elementwise"]
 __all__ += ["CALLBACKS", "Callback", "RoundRow", "RunFacts"]
 __all__ += ["BUDGETS", "Budget", "Limit"]
 __all__ += ["PLACEMENTS", "Layout", "Move", "Placement"]

@@ -29,7 +29,7 @@ _NOWHERE = "\0"
 _MARKED = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
 _RESULT = re.compile(r"(?<![\w.])(?<!arXiv )(?<!torch )(?<!hpctrip )\d+\.\d+|\d+ %")
 """Numbers that look like results: decimal fractions, except for those of versions and papers, and percentages."""
-_CODE = re.compile(r"```.*?```|`[^`\n]*`|^ {4}.*$|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|^ {4}[^\n]*$|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 """Code and targets of links, whose numbers are none of results."""
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from processes import processes_of, ranks_of
 from side_by_side import (  # noqa: F401  hooks
     pytest_collection_modifyitems,
     pytest_make_parametrize_id,
@@ -193,19 +194,6 @@ def trained(hpctrip, tiny, tmp_path_factory):
     return run
 
 
-def processes_of(pid: int) -> list[int]:
-    """A process and all below it, the eldest first. MPI's launchers put ranks into sessions of their own, so a process
-    group does not hold them."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = [pid]
-    for above in found:  # grows while it is walked
-        found += [child for child, parent in parents.items() if parent == above]
-    return found
-
-
 @dataclass(frozen=True)
 class Launched:
     """One launch of n ranks that ran several commands (see `ranks/on_ranks.py`)."""
@@ -271,16 +259,9 @@ class Launcher:
 
     @staticmethod
     def ranks(process: subprocess.Popen) -> list[int]:
-        """Process ids of the running ranks, rank 0 first: the launcher numbers them in their environment."""
-        numbered = {}
-        for pid in processes_of(process.pid):
-            with contextlib.suppress(OSError):
-                pairs = (line.partition("=") for line in Path(f"/proc/{pid}/environ").read_text().split("\0"))
-                own = {name: value for name, _, value in pairs}
-                rank = own.get("PMI_RANK", own.get("OMPI_COMM_WORLD_RANK"))
-                if rank is not None:
-                    numbered[int(rank)] = pid
-        return [numbered[rank] for rank in sorted(numbered)]
+        """Process ids of the running ranks, rank 0 first."""
+        ranks = ranks_of(processes_of(process.pid))
+        return [ranks[rank] for rank in sorted(ranks)]
 
     def _launch(self, n: int) -> list[str]:
         if not self.mpirun:

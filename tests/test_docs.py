@@ -82,7 +82,7 @@ def folder(folder):
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
-    from hpctrip.__main__ import cli
+    from hpctrip.cli.main import cli
     from hpctrip.studies.studies import Changes, sweep_study
 
     name, *rest = words

@@ -49,6 +49,7 @@ BY_NAME = {  # {file: the modules of higher layers that it imports by name}
     "record/results_file.py": {"hpctrip.cluster.results"},
     "record/reader.py": {"hpctrip.runner.replay"},
     "runner/experiment.py": {"hpctrip.cluster.site_power"},
+    "runner/preload.py": {"hpctrip.cli.main"},
 }
 MODULES = sorted(
     path

@@ -87,7 +87,7 @@ def test_every_study_of_a_script_has_its_inputs_and_as_many_runs_as_the_script_h
 ):
     ended = hpctrip("study", study, "--out", tmp_path, "--list")
     assert ended.code == 0, ended.err
-    fig14 = {"speech_policies": 50, "shakespeare_policies": 50}
+    fig14 = {"speech_policies": 70, "shakespeare_policies": 70}
     tasks = {"fig08": 100, "fig09": 70, "emnist_policies": 70, **fig14}.get(study, 40)
     assert len(ended.out.splitlines()) == tasks
 

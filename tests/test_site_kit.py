@@ -103,7 +103,7 @@ def test_notes_name_files_variables_and_keys_that_exist(note):
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
 def test_commands_in_the_notes_are_understood(note):
-    from hpctrip.__main__ import cli
+    from hpctrip.cli.main import cli
 
     text = note.read_text().replace("\\\n", " ")
     commands = re.findall(r"(?:^ {4}|\n)[^`\n]*python -m hpctrip ([^\n`|&#]+)", text, re.MULTILINE)

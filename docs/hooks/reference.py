@@ -15,8 +15,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import hpctrip
-from hpctrip.__main__ import cli
 from hpctrip.base.text import markdown_table
+from hpctrip.cli.main import cli
 from hpctrip.cli.reference import pages
 from hpctrip.cluster import results
 from hpctrip.record.schema import RUN, Format

@@ -180,7 +180,7 @@ def digest_of_file(path: str | Path) -> str:
 # Writing
 
 
-def replace_file(path: str | Path, data: bytes | Iterator[bytes], durable: bool = True) -> None:
+def replace_file(path: str | Path, data: bytes | Iterator[bytes | memoryview], durable: bool = True) -> None:
     """Write a file atomically, whole or in pieces: a temporary file in the same folder is written, synced and renamed.
 
     Without `durable` it is not synced, so that a power cut may leave it torn. Raises InputError where the file cannot

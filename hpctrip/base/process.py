@@ -8,6 +8,8 @@ from contextlib import suppress
 
 ends_with_run = False
 """Whether this process ends with the run that it makes, as the command line does: set by its main function."""
+started: float | None = None
+"""When the process started whose place this one has taken, in seconds since 1970; None: it has taken no place."""
 
 
 def is_stopped(process: int) -> bool:
@@ -22,6 +24,8 @@ def has_terminal(process: int) -> bool:
 
 def start_time() -> float:
     """When this process started, in seconds since 1970; where that is not known, now."""
+    if started is not None:
+        return started
     ticks = _stat(os.getpid())[19:20]
     if not ticks:
         return time.time()

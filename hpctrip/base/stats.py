@@ -142,9 +142,9 @@ class Estimate:
         """Whether the number lies above a value; None where the seeds do not decide it (see the module)."""
         if not self.bound:
             return True if self.low > value else False if self.high < value else None
-        if self.bound == "at least" and _sign_test((self.by_seed > value).sum(), self.n):
+        if self.bound == "at least" and sign_test((self.by_seed > value).sum(), self.n) <= 0.025:
             return True
-        if self.bound == "at most" and _sign_test((self.by_seed < value).sum(), self.n):
+        if self.bound == "at most" and sign_test((self.by_seed < value).sum(), self.n) <= 0.025:
             return False
         return None
 
@@ -166,9 +166,9 @@ class Estimate:
         return f"{self.bound} {form.format(self.value)}{spread}".strip()
 
 
-def _sign_test(num_signs: int, n: int) -> bool:
-    """Whether at least `num_signs` of n fair coins fall on one side with a probability of at most 2.5 %."""
-    return sum(math.comb(n, k) for k in range(num_signs, n + 1)) <= 0.025 * 2**n
+def sign_test(num_signs: int, n: int) -> float:
+    """Probability that at least `num_signs` of n fair coins fall on one side."""
+    return sum(math.comb(n, k) for k in range(num_signs, n + 1)) / 2**n
 
 
 @dataclass(frozen=True, eq=False)

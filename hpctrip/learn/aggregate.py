@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hpctrip.learn.params import pieces
+
 if TYPE_CHECKING:
     import torch
 
@@ -35,8 +37,6 @@ class PartialSum:
         size = num_params + num_buffers
         self._memory = torch.empty(size + most_tail + num_buffers, dtype=torch.int64, device=device)
         self._sum = self._memory[:size]
-        self._scaled = torch.empty(size, dtype=torch.float64, device=device)
-        self._integer = torch.empty(size, dtype=torch.int64, device=device)
         self._num_params = num_params
         self.begin(0)  # counters of sites beyond the largest cohort take no memory
 
@@ -56,13 +56,14 @@ class PartialSum:
         magnitude = float(magnitude_of(delta, self._num_params)) if magnitude is None else magnitude
         if not magnitude < LARGEST_UPDATE:
             return False
-        weighted = self._scaled.copy_(delta).mul_(weight * FIXED_POINT)
-        if len(self._whole):
-            buffers = weighted[self._num_params :]
-            whole = (buffers / FIXED_POINT).round()
+        params, buffers = delta[: self._num_params], delta[self._num_params :]
+        for part in pieces(params):
+            self._sum[part] += params[part].double().mul_(weight * FIXED_POINT).round_().long()
+        if len(buffers):
+            weighted = buffers.double().mul_(weight * FIXED_POINT)
+            whole = (weighted / FIXED_POINT).round()
             self._whole += whole.long()
-            buffers -= whole * FIXED_POINT
-        self._sum += self._integer.copy_(weighted.round_())
+            self._sum[self._num_params :] += (weighted - whole * FIXED_POINT).round_().long()
         return True
 
 
@@ -91,8 +92,13 @@ def origin(params: torch.Tensor, num_params: int) -> torch.Tensor:
 
 
 def mean_update(total: torch.Tensor, whole: torch.Tensor | None = None) -> torch.Tensor:
-    """Averaged update, float64 [P + B], from the sums [P + B] and the whole numbers of buffers [B], none by default."""
-    update = total.double() / FIXED_POINT
+    """Averaged update, float64 [P + B], from the sums [P + B] and the whole numbers of buffers [B], none by default. It
+    takes the place of the sums in memory, which are lost."""
+    import torch
+
+    update = total.view(torch.float64)
+    for part in pieces(total):
+        torch.div(total[part].double(), FIXED_POINT, out=update[part])
     if whole is not None and len(whole):
         update[-len(whole) :] += whole
     return update

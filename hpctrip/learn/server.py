@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -9,10 +10,17 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
-from hpctrip.learn.params import check_finite, check_params
+from hpctrip.learn.params import check_finite, check_params, pieces
 
 if TYPE_CHECKING:
     import torch
+
+
+def elementwise(step: Callable) -> Callable:
+    """Mark a `Server.step` that computes each entry from the same entry of its arguments alone: long vectors then go
+    through it in pieces. A step that overrides it is not marked."""
+    step.elementwise = True
+    return step
 
 
 class Server(Component):
@@ -31,8 +39,21 @@ class Server(Component):
         return _zeros(0, num_params)
 
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which no update arrives."""
+        """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which no update arrives.
+        `update` is overwritten later. A step that is marked `elementwise` is called for pieces of the vectors."""
         raise NotImplementedError
+
+    def apply(
+        self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        """Write the parameters after `step` into `out` [P]. Raises InputError where they are no float32 vector [P]."""
+        place = config_key("server", self)
+        for part in self._parts(params):
+            stepped = self.step(params[part], slots[:, part], update[part])
+            out[part] = check_params(stepped, params[part], place, "the new parameters")
+
+    def _parts(self, params: torch.Tensor) -> list[slice]:
+        return pieces(params) if getattr(self.step, "elementwise", False) else [slice(None)]
 
     def checked_slots(self, num_params: int) -> torch.Tensor:
         """The initial state, after a trial step from it on a small update. Raises InputError where the state is not
@@ -45,11 +66,11 @@ class Server(Component):
             dtype = str(slots.dtype).removeprefix("torch.")
             bound = f"it must be float64 [num_slots, {num_params}]"
             raise InputError(place, f"gave its state as {dtype} {list(slots.shape)}", bound)
-        params, update = torch.zeros(num_params), torch.full((num_params,), 1e-3, dtype=torch.float64)
-        new_params = check_params(
-            self.step(params, slots.clone(), update), params, place, "the new parameters"
-        )
-        check_finite(new_params, place, "the new parameters")
+        part = self._parts(torch.empty(num_params))[0]
+        params = torch.zeros(num_params)[part]
+        update = torch.full_like(params, 1e-3, dtype=torch.float64)
+        self.apply(params, slots[:, part].clone(), update, out=params)
+        check_finite(params, place, "the new parameters")
         return slots
 
 
@@ -77,12 +98,13 @@ class FedAvg(Server):
         """The velocity, at rest, where there is momentum."""
         return _zeros(1 if self.momentum else 0, num_params)
 
+    @elementwise
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """As torch.optim.SGD with the update in place of the negative gradient."""
         if self.momentum:
             velocity = slots[0].mul_(self.momentum).add_(update)
             update = update + self.momentum * velocity if self.nesterov else velocity
-        return (params.double() + self.lr * update).float()
+        return (self.lr * update).add_(params).float()
 
 
 @SERVERS.add
@@ -105,6 +127,7 @@ class FedAdam(Server):
         slots[1] = self.tau**2
         return slots
 
+    @elementwise
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """m, v, then w += lr m / (sqrt(v) + tau)."""
         first, second = slots[0], slots[1]

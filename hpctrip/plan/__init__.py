@@ -3,7 +3,7 @@
 The components of the run are really built (data, shards, model, engine, world) and its own code plans the rounds, so
 the plan agrees with the run. Accuracy is not known beforehand: the plan assumes no gain, which is what the policies see
 before their first evaluation. For Algorithm 1 of the PowerTrip paper the planned cohorts are those of the run, because
-in its multiplicative forms the gain g_r cancels from the choice of k.
+in its multiplicative forms the gain g_r cancels from the choice of k; not so with `policy.gain` realized or measured.
 """
 
 from __future__ import annotations

@@ -120,11 +120,10 @@ class Plan:
 
         model: 4 P each for the local copy, the old and the new global parameters; the server's slots; frozen parameters
         once, as all models of a rank share them.
-        sum: the vector that travels, and two scratch vectors of 8 bytes a parameter.
+        sum: the vector that travels.
         data: training set; each GPU has a copy, the CPUs of a node share a memory-mapped one.
         kept: state of the sites between rounds, on the host with most sites.
-        aggregator: the model, the received sum and its own, two float64 vectors of 8 P in the server's step and, while
-        a checkpoint is written, the state of all sites.
+        aggregator: the model, the sum and, while a checkpoint is written, the state of all sites.
         """
         host, num_sites = self.aggregator.host, self.rounds[-1].row.num_sites
         p, t = len(host.initial_params), vector_size(TRAINING, num_sites, host.ranks.size) + host.num_buffers
@@ -133,11 +132,11 @@ class Plan:
         sites_at = np.zeros(1, dtype=np.int64) if host.fixed_hosts is None else np.bincount(host.fixed_hosts)
         return {
             "model": model,
-            "sum": 8 * (p + t) + 16 * p,
+            "sum": 8 * (p + t),
             "engine": host.engine.memory_bytes(host.sites_per_block(num_sites)),
             "data": host.task.train.nbytes,
             "kept": 4 * host.memory.length * int(sites_at.max()),
-            "aggregator": model + 16 * (p + t) + 16 * p + 4 * host.memory.length * int(sites_at.sum()),
+            "aggregator": model + 8 * (p + t) + 4 * host.memory.length * int(sites_at.sum()),
         }
 
     @cached_property

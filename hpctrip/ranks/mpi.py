@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import signal
 import sys
@@ -13,10 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from hpctrip.base import process
 from hpctrip.base.errors import HpctripError, InputError, blame
 from hpctrip.ranks.base import EndedByAggregator, Phase, Ranks, hostname
 from hpctrip.ranks.node import Node
 
+if process.ends_with_run and hasattr(_libc := ctypes.CDLL(None), "on_exit"):
+    # C's exit calls MPI's own handlers, registered later, and then this one, which spares destroying torch's objects
+    _libc.on_exit(_libc._exit, None)
 try:
     import mpi4py
 
@@ -126,7 +131,7 @@ class MpiRanks(Ranks):
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Reduce to rank 0, step there, broadcast the new parameters."""
         device = partial.device
-        total = self.total(partial.cpu().numpy())
+        total = self._summed(partial.cpu().numpy())
         if total is not None:
             params = step(torch.from_numpy(total).to(device)).cpu().contiguous()
         else:
@@ -175,11 +180,16 @@ class MpiRanks(Ranks):
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum the vectors within each machine, then over the machines at rank 0."""
-        total = self._node.sum(counts)
-        if total is not None and self._nodes.size > 1:
-            machine, total = total, np.empty_like(counts) if self.is_aggregator else None
-            wait(self._nodes.Ireduce(machine, total, op=MPI.SUM), self.phase)
-        return total
+        return self._summed(counts.copy())
+
+    def _summed(self, vector: np.ndarray) -> np.ndarray | None:
+        """`total`, which overwrites the vectors of some ranks: a long one takes no more memory."""
+        total = self._node.sum(vector)
+        if total is None or self._nodes.size == 1:
+            return total
+        sent, received = (MPI.IN_PLACE, total) if self.is_aggregator else (total, None)
+        wait(self._nodes.Ireduce(sent, received, op=MPI.SUM), self.phase)
+        return received
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Abort the job on an exception that the other ranks have not learnt of in a collective."""

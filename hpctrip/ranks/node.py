@@ -63,10 +63,10 @@ class Node:
             self._hand_out()
 
     def sum(self, vector: np.ndarray) -> np.ndarray | None:
-        """Sum of the int64 vectors [n] of all ranks, at the first rank; None elsewhere."""
+        """Sum of the int64 vectors [n] of all ranks, at the first rank, in place of its own; None elsewhere."""
         if self.size == 1:
             return vector
-        total = np.empty_like(vector) if self.rank == 0 else None
+        total = vector if self.rank == 0 else None
         capacity = self._rows.shape[1]
         for start in range(0, len(vector), capacity):
             piece = vector[start : start + capacity]

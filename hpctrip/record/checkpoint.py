@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -83,8 +83,8 @@ class Checkpoint:
 _FILE = Container(MAGIC, "checkpoint", "give a results file or its .ckpt0 or .ckpt1")
 
 
-def pack(checkpoint: Checkpoint) -> bytes:
-    """The bytes of the file; equal checkpoints give equal bytes."""
+def pack(checkpoint: Checkpoint) -> Iterator[bytes | memoryview]:
+    """The bytes of the file, in pieces; equal checkpoints give equal bytes."""
     state = checkpoint.state
     arrays = checkpoint.model.arrays() | history_arrays(state.history)
     fields = {

@@ -19,7 +19,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,10 @@ class Container:
     hint: str
     """Hint in the message about a file of another type."""
 
-    def pack(self, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-        """The bytes of the file; equal contents give equal bytes."""
+    def pack(
+        self, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Iterator[bytes | memoryview]:
+        """The bytes of the file, in pieces that copy no array; equal contents give equal bytes."""
         values = {
             name: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             for name, array in arrays.items()
@@ -56,7 +58,8 @@ class Container:
         digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         for part in parts:
             digest.update(part)
-        return b"".join([*parts, digest.digest()])
+            yield part
+        yield digest.digest()
 
     def unpack(self, data: bytes, place: str) -> tuple[dict[str, Any], Arrays]:
         """The fields of the header, and the arrays. Raises InputError, naming `place`, where the bytes are damaged or

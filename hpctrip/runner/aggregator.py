@@ -15,7 +15,7 @@ from hpctrip.device.counters import MICRO
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_BUFFER, LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
-from hpctrip.learn.params import buffers, entries
+from hpctrip.learn.params import buffers, entries, norm
 from hpctrip.ranks.placement import Assignment, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
@@ -94,15 +94,18 @@ class Aggregator:
             ended=ended.tolist(),
         )
 
-    def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
-        """Finish a round and return the state after it. `change` [P + B] is the change of the global model; `tail` and
-        `counts` are the counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round
-        has no result."""
+    def finish(
+        self, draft: Draft, before: torch.Tensor, after: torch.Tensor, tail: np.ndarray, counts: np.ndarray
+    ) -> State:
+        """Finish a round, which led from the global model `before` [P + B] to `after`, and return the state after it.
+        `tail` and `counts` are the counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where
+        the round has no result."""
         k = len(draft.cohort)
         trained = Tally(TRAINING, k, self.ranks.size, tail)
         evaluated = Tally(EVALUATION, k, self.ranks.size, counts)
         self._refuse_diverged(draft, trained.integers["diverged"])
-        outcome = self._outcome(change, trained, evaluated)
+        p = self.host.num_params
+        outcome = self._outcome(float(norm(after[:p], before[:p])), trained, evaluated)
         if not math.isfinite(outcome.update_norm):
             server = self.experiment.server
             raise DivergedError(
@@ -124,7 +127,7 @@ class Aggregator:
         self.num_rounds += 1
         return state
 
-    def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:
+    def _outcome(self, update_norm: float, trained: Tally, evaluated: Tally) -> Outcome:
         seen = int(evaluated.integers["seen"][0])
         return Outcome(
             diverged=trained.integers["diverged"] > 0,
@@ -132,7 +135,7 @@ class Aggregator:
             train_wall_s=trained.values("train_wall_s"),
             mean_update_norm=evaluated.agreed("mean_update_norm"),
             update_cosine=evaluated.agreed("update_cosine") or math.nan,
-            update_norm=float(torch.linalg.vector_norm(change[: self.host.num_params])),
+            update_norm=update_norm,
             eval_correct=int(evaluated.integers["correct"][0]),
             eval_seen=seen,
             eval_loss=float(evaluated.values("loss_sum")[0]) / seen if seen else math.nan,

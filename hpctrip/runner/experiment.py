@@ -32,7 +32,7 @@ from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
 from hpctrip.learn.workloads import WORKLOADS
-from hpctrip.ranks.launched import RanksInput
+from hpctrip.ranks.transport import RanksInput
 from hpctrip.ranks.watchdog.watchdog import Limits
 from hpctrip.record.checkpoint import Checkpointing
 from hpctrip.runner.cache.writer import CacheInput

@@ -17,7 +17,6 @@ from torch import nn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.config.component import config_key
 from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, magnitude_of, mean_update, origin
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
@@ -27,13 +26,13 @@ from hpctrip.learn.engines.steps import seed_draws, seed_generators, state_lengt
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.params import (
     buffers,
-    check_params,
     constants,
     cosine,
     digest,
     digest_of_constants,
     flatten,
     layout,
+    norm,
     num_integers,
 )
 from hpctrip.learn.params import num_params as count_params
@@ -87,8 +86,9 @@ class Host:
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
         slots = experiment.server.checked_slots(num_params)
-        last_update = slots.new_zeros(int(experiment.policy.compares_updates), num_params)
-        self.slots = torch.cat([slots, last_update]).to(device)
+        if experiment.policy.compares_updates:
+            slots = torch.cat([slots, slots.new_zeros(1, num_params)])
+        self.slots = slots.to(device)
         """State of the server optimiser and, if the policy compares updates, the last mean update as one more row."""
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
@@ -220,7 +220,7 @@ class Host:
                 if not update.usable or not self.partial.add(update.delta, weight, update.magnitude):
                     tally.note("diverged", self._culprit(update), position)
                     continue
-                norms[position] = torch.linalg.vector_norm(update.delta[: self.num_params])
+                norms[position] = norm(update.delta[: self.num_params])
                 if self.num_integers:
                     integers = integers.maximum(start[last] + update.delta[last])
                 for name in LOSSES:
@@ -325,19 +325,18 @@ class Host:
             return params, {}
         if diverged.any():
             update /= left
-        server, trained, mean = self.experiment.server, params[: self.num_params], update[: self.num_params]
+        new_params, sizes = torch.empty_like(params), [self.num_params, self.num_buffers]
+        (trained, _), (mean, buffers_mean) = params.split(sizes), update.split(sizes)
+        new_trained, new_buffers = new_params.split(sizes)
         slots, counters = self.slots, {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
         if self.experiment.policy.compares_updates:
             slots, last_update = slots[:-1], slots[-1]
             counters["update_cosine"] = cosine(last_update, mean)
             last_update.copy_(mean)
-        stepped = server.step(trained, slots, mean)
-        check_params(stepped, trained, config_key("server", server), "the new parameters")
-        if not self.num_buffers:
-            return stepped, counters
-        buffers = (origin(params, self.num_params).double() + update)[self.num_params :].float()
-        means = buffers[: len(buffers) - len(integers)]
-        return torch.cat([stepped, means, torch.from_numpy(integers).to(buffers)]), counters
+        self.experiment.server.apply(trained, slots, mean, out=new_trained)
+        new_buffers.copy_(origin(params, self.num_params)[self.num_params :].double() + buffers_mean)
+        new_buffers[self.num_buffers - len(integers) :] = torch.from_numpy(integers)
+        return new_params, counters
 
     def evaluate(
         self,

@@ -105,7 +105,7 @@ def train(
             params, tail, counts = train_round(host, before, assignment, signals)  # 2. to 4.
             if results:
                 try:  # 5. the virtual clock (Eqs. 3-7), one more row
-                    state = results.aggregator.finish(draft, params - before, tail, counts)
+                    state = results.aggregator.finish(draft, before, params, tail, counts)
                     state = replace(state, stop_reason=state.stop_reason or request)
                 except HpctripError as error:
                     lost = error  # raised in the next decision: here it would leave the other ranks in a collective

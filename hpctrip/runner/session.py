@@ -30,8 +30,8 @@ from hpctrip.device.settings import Applied, holding
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, build_collectively, choose_device, gpu_identity, hostname, hosts_kind
-from hpctrip.ranks.launched import open_ranks, with_transport
 from hpctrip.ranks.node import map_large_blocks
+from hpctrip.ranks.transport import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.watchdog.watchdog import Watchdog
 from hpctrip.record.checkpoint import Checkpoint, Checkpointer, generations

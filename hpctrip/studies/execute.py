@@ -7,31 +7,27 @@ lock. A run whose lock is held elsewhere returns to the queue and is tried again
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import runpy
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import ModuleType
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InputError, InterruptedRun
+from hpctrip.base.fork_server import Forked, Request, readable
 from hpctrip.base.io import append_to, remove_file
 from hpctrip.base.process import start_time
 from hpctrip.base.text import printable
 from hpctrip.ranks.base import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import JOB_ENDS, JOB_START, Signals
+from hpctrip.studies.fork_runs import RUN_SERVER
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
@@ -42,8 +38,6 @@ POLL_S = 0.2
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
 _LOG_END_BYTES = 2**16
 """Length of the end of a log that is searched for error messages."""
-_PRELOADED = ["torch", "pandas", "hpctrip.runner.progress", "hpctrip.runner.session"]
-"""Modules that the server of child processes imports."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +45,8 @@ class Child:
     """A run in progress."""
 
     entry: Entry
-    process: BaseProcess
-    lifeline: Connection
-    """Our end of a pipe. The child stops with a checkpoint when it closes, also because this process was killed."""
+    process: Forked
+    """It stops with a checkpoint when this process is killed."""
     gpu: str
     """CUDA_VISIBLE_DEVICES of the process; empty: inherited."""
     log: Path
@@ -68,9 +61,7 @@ class Child:
     def end(self, stopping: bool, runs: RunStore) -> RunState:
         """How the run ended: FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD. Derived from the exit code of its
         process, the errors in its log, and for a success its results."""
-        self.process.join()
-        self.lifeline.close()
-        code = self.process.exitcode or 0
+        code = self.process.wait()
         if code == 0:
             if runs.inspect(self.entry).finished:
                 return RunState(self.entry, RunStatus.FINISHED)
@@ -122,14 +113,12 @@ class Executor:
                     if signals.received and not terminated:
                         stopping = terminated = True
                         for child in self.children:
-                            child.process.terminate()
+                            child.process.signal(signal.SIGTERM)
                     tick()
         finally:
             for child in self.children:  # only after a second Ctrl-C or an error of ours
-                with suppress(ProcessLookupError):  # it is not in a group of its own yet
-                    os.killpg(child.process.pid or 0, signal.SIGKILL)  # with the launcher of its ranks
-                child.process.kill()
-                child.process.join()
+                child.process.signal(signal.SIGKILL)  # to its group, with the launcher of its ranks
+                child.process.wait()
         return not stopping
 
     def _start_next(self) -> None:
@@ -149,36 +138,30 @@ class Executor:
         """Start a run, on the GPU with the fewest."""
         remove_file(self.runs.failure(entry.identity))
         log = self.runs.log(entry.identity)
+        gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
+        environment = {"OMP_NUM_THREADS": "1", **os.environ} | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        # the study's start, for all runs
+        environment[JOB_START] = os.environ.get(JOB_START) or f"{start_time():.3f}"
+        start = [*self.launch, "-m", "hpctrip"] if self.launch else ["hpctrip"]
         try:
+            results, input_file = self.runs.results(entry.identity), self.runs.write_input(entry)
+            arguments = [*start, "run", str(input_file), "--out", str(results), "--resume"]
+            request = Request(
+                arguments=arguments, environment=environment, started=time.time(), on_loss=signal.SIGTERM
+            )
             with append_to(log) as file:
                 log_start = file.tell()
-            input_file = self.runs.write_input(entry)
+                process = RUN_SERVER.fork(request, file.fileno())
         except HpctripError as error:
             self._ended(RunState(entry, RunStatus.FAILED, str(error)))
-            return
-        gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server, too, when it imports torch
-        environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
-        environment[JOB_START] = (
-            os.environ.get(JOB_START) or f"{start_time():.3f}"
-        )  # the study's, for all runs
-        arguments = ["run", str(input_file), "--out", str(self.runs.results(entry.identity)), "--resume"]
-        server = multiprocessing.get_context("forkserver")
-        server.set_forkserver_preload(_PRELOADED)
-        ours, theirs = server.Pipe()
-        process = server.Process(
-            target=_run_in_child,
-            args=(arguments, self.launch, log, environment, theirs, sys.orig_argv),
-            daemon=True,
-        )
-        with _without_main():
-            process.start()
-        theirs.close()
-        self.children.append(Child(entry, process, ours, gpu, log, log_start))
+        except OSError as error:
+            self._ended(RunState(entry, RunStatus.FAILED, f"no process can be forked for it: {error}"))
+        else:
+            self.children.append(Child(entry, process, gpu, log, log_start))
 
     def _collect(self, stopping: bool) -> bool:
         """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run left because the job ends."""
-        wait([child.process.sentinel for child in self.children], POLL_S)
+        readable([child.process for child in self.children], POLL_S)
         job_ends = False
         for child in [child for child in self.children if not child.process.is_alive()]:
             self.children.remove(child)
@@ -198,70 +181,12 @@ class Executor:
         self.on_end(end)
 
 
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Hide the main module, which multiprocessing would run again in the child: a user's script that calls
-    `hpctrip.study`."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
 def _log_end(log: Path, start: int) -> str:
     """The end of what was written to a log after its first `start` bytes."""
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(start, os.fstat(file.fileno()).st_size - _LOG_END_BYTES))
         return file.read().decode(errors="replace")
     return ""
-
-
-def _run_in_child(
-    arguments: Sequence[str],
-    launch: Sequence[str],
-    log: Path,
-    environment: dict[str, str],
-    lifeline: Connection,
-    command: Sequence[str],
-) -> None:
-    """Execute `python -m hpctrip ARGUMENTS`, under a launcher if `launch` is one: the main function of a child process.
-
-    `command` is the study's command line, which results files record.
-    """
-    os.setpgid(0, 0)  # Ctrl-C of the terminal reaches the study alone, which then tells its children
-    os.environ.clear()
-    os.environ.update(environment)
-    with append_to(log) as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
-    threading.Thread(target=_terminate_without, args=(lifeline,), daemon=True).start()
-    if launch:
-        sys.exit(_run_under_launcher([*launch, "-m", "hpctrip", *arguments]))
-    sys.orig_argv = list(command)
-    sys.argv = ["hpctrip", *arguments]
-    runpy.run_module("hpctrip", run_name="__main__", alter_sys=True)
-
-
-def _terminate_without(lifeline: Connection) -> None:
-    """Send SIGTERM to this process once the other end of the pipe is closed."""
-    lifeline.poll(None)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _run_under_launcher(words: Sequence[str]) -> int:
-    """Run a command, hand SIGTERM on to it, and return its exit code."""
-    terminated = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: terminated.set())
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-    while process.poll() is None:
-        if terminated.is_set():
-            process.terminate()
-            terminated.clear()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_S)
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
 def launcher(num_ranks: int) -> list[str]:

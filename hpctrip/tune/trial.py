@@ -140,7 +140,7 @@ class TrialRunner:
             while True:
                 draft, assignment = aggregator.begin(state)
                 new, tail, counts = train_round(host, params, assignment)
-                state, params = aggregator.finish(draft, new - params, tail, counts), new
+                state, params = aggregator.finish(draft, params, new, tail, counts), new
                 yield state.history.rows[-1]
 
 

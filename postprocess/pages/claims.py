@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from paper import page
-from paper.checks import ratio_of
-from paper.claim import Variants, variant
+from paper.claim import Variants
 from paper.claims import (
     AT_1_GB,
     AT_2_GB,
@@ -20,59 +19,40 @@ from paper.claims import (
     RANDOM,
     STATIC,
 )
+from paper.optimal import Optimal, ratio_of
 from paper.studies import read_kept
-from paper.sweep_checks import ratio_to_best_static
 
 from hpctrip.base.stats import Times, compare
 from hpctrip.base.text import counted
 from hpctrip.figures.common.grouping import times_of
+from hpctrip.record.reader import Run
 from pages import table
 
 PAGES = ("docs/claims.md", "docs/results/paper/preface.md")
-QUOTED_ON = ()
+QUOTED_ON = ("README.md",)
 END = "## What was run"
 """The rest of the page is written with the tables of the studies."""
-STATED = frozenset({"45 %", "30 %", "0.94", "0.65", "1.5", "1.02", "0.02"})
-RATIOS = {
-    "70 sites": ("fig09", POWERTRIP, STATIC),
-    "random": ("fig09", POWERTRIP, RANDOM),
-    "highest": ("fig09", POWERTRIP, HIGHEST),
-    "quarter": ("fig09", POWERTRIP, CENTRAL_25),
-    "half": ("fig09", POWERTRIP, CENTRAL_50),
-    "traces, 70 sites": ("fig12", POWERTRIP, STATIC),
-    "traces, radius": ("fig12", POWERTRIP, RADIUS),
-    "traces, quarter": ("fig12", POWERTRIP, CENTRAL_25),
-    "production, 70 sites": ("fig12_production", POWERTRIP, STATIC),
-    "production, radius": ("fig12_production", POWERTRIP, RADIUS),
-    "production, quarter": ("fig12_production", POWERTRIP, CENTRAL_25),
-    "production, random": ("fig12_production", POWERTRIP, RANDOM),
-    "production, highest": ("fig12_production", POWERTRIP, HIGHEST),
-    "renewable, random": ("fig12_renewable", POWERTRIP, RANDOM),
-    "renewable, 70 sites": ("fig12_renewable", POWERTRIP, STATIC),
-    "renewable, radius": ("fig12_renewable", POWERTRIP, RADIUS),
-    "renewable, quarter": ("fig12_renewable", POWERTRIP, CENTRAL_25),
-    "words, 70 sites": ("speech_policies", POWERTRIP, "static"),
-    "words, random": ("speech_policies", POWERTRIP, RANDOM),
-    "words, quarter": ("speech_policies", POWERTRIP, CENTRAL_25),
-    "words, half": ("speech_policies", POWERTRIP, CENTRAL_50),
-    "plays, 70 sites": ("shakespeare_policies", POWERTRIP, "static"),
-    "plays, random": ("shakespeare_policies", POWERTRIP, RANDOM),
-    "plays, quarter": ("shakespeare_policies", POWERTRIP, CENTRAL_25),
-    "plays, half": ("shakespeare_policies", POWERTRIP, CENTRAL_50),
-    "2 GB to 1 GB": ("fig13", f"{AT_2_GB}, {POWERTRIP}", f"{AT_1_GB}, {POWERTRIP}"),
+STATED = frozenset({"95 %", "5 %", "20 %", "45 %", "30 %", "0.94", "0.65", "1.5", "1.02", "0.02"})
+STUDIES = {
+    "": ("fig09", Optimal("fig08")),
+    "traces, ": ("fig12", Optimal("fig12_static")),
+    "production, ": ("fig12_production", Optimal("fig12_static_production")),
+    "renewable, ": ("fig12_renewable", Optimal("fig12_static_renewable")),
+    "words, ": ("speech_policies", Optimal("speech_static")),
+    "plays, ": ("shakespeare_policies", Optimal("shakespeare_static")),
 }
-"""{name: (study, variant, variant whose times divide its own)} of the ratios that the summary quotes."""
-TO_OPTIMAL = {
-    "optimal": ("fig09", POWERTRIP, "fig08"),
-    "traces, optimal": ("fig12", POWERTRIP, "fig12_static"),
-    "production, optimal": ("fig12_production", POWERTRIP, "fig12_static_production"),
-    "renewable, optimal": ("fig12_renewable", POWERTRIP, "fig12_static_renewable"),
-    "1 GB, optimal": ("fig13", f"{AT_1_GB}, {POWERTRIP}", "fig13_static", AT_1_GB),
-    "2 GB, optimal": ("fig13", f"{AT_2_GB}, {POWERTRIP}", "fig13_static", AT_2_GB),
-    "words, optimal": ("speech_policies", POWERTRIP, "speech_static"),
-    "plays, optimal": ("shakespeare_policies", POWERTRIP, "shakespeare_static"),
+"""{beginning of a name: (study, its static optimal)} of the ratios that the summary quotes."""
+OTHERS = {
+    "70 sites": STATIC,
+    "random": RANDOM,
+    "highest": HIGHEST,
+    "radius": RADIUS,
+    "quarter": CENTRAL_25,
+    "half": CENTRAL_50,
 }
-"""{name: arguments of `ratio_to_best_static`}."""
+"""{end of a name: the variant whose times divide those of PowerTrip}."""
+OTHER_DATA = ("speech_policies", "shakespeare_policies")
+"""Studies whose sites have the power and the links of Fig. 9."""
 TARGET = 0.45
 SCALING_SEEDS = (0, 1)
 """Those of the study `scaling`."""
@@ -93,10 +73,19 @@ def values(results: Path) -> dict[str, str]:
     evidence = read_kept(results / "paper")
     findings = [(claim, claim.finding(evidence)) for claim in CLAIMS]
     texts = {"summary": page.summary(findings), "table": f"\n\n{page.table(findings)}\n\n"}
-    for name, (study, *labels) in RATIOS.items():
-        texts[name] = ratio_of(*(variant(evidence, study, label) for label in labels)).text()
-    for name, arguments in TO_OPTIMAL.items():
-        texts[name] = ratio_to_best_static(evidence, *arguments)[0].text()
+    for name, (study, optimal) in STUDIES.items():
+        labels = {"static": STATIC}  # Fig. 14 calls the 70 sites so
+        known = {labels.get(label, label): label for label in evidence[study]}
+        others = {end: known[label] for end, label in OTHERS.items() if label in known}
+        for end, other in (others | {"optimal": optimal}).items():
+            texts[f"{name}{end}"] = ratio_of(evidence, study, POWERTRIP, other).text()
+    for at in (AT_1_GB, AT_2_GB):
+        ratio = ratio_of(evidence, "fig13", f"{at}, {POWERTRIP}", Optimal("fig13_static", at))
+        texts[f"{at.removeprefix('update size = ')}, optimal"] = ratio.text()
+    texts["ranked, random"] = ratio_of(evidence, "fig09", STATIC, RANDOM).text()
+    texts["2 GB to 1 GB"] = ratio_of(
+        evidence, "fig13", *(f"{at}, {POWERTRIP}" for at in (AT_2_GB, AT_1_GB))
+    ).text()
     last = {
         label: [int(run.rounds["num_sites"].iloc[-1]) for run in evidence["fig09"][label]]
         for label in (HIGHEST, RADIUS)
@@ -104,7 +93,27 @@ def values(results: Path) -> dict[str, str]:
     sizes = sorted(Counter(last[HIGHEST]).items(), reverse=True)
     texts["highest, sites"] = ", ".join(f"{k} sites with {counted(n, 'seed')}" for k, n in sizes)
     texts["radius, sites"] = f"{min(last[RADIUS])} to {max(last[RADIUS])}"
-    return texts | {"scaling": table(SCALING, _scaling(evidence))}
+    own, *others = (
+        {run.meta["seed"]: _changes(run) for run in evidence[study][POWERTRIP]}
+        for study in ("fig09", *OTHER_DATA)
+    )
+    last_change = [max(changes) for each in (own, *others) for changes in each.values()]
+    same = [changes == own[seed] for each in others for seed, changes in each.items()]
+    scaling = _scaling(evidence)
+    return texts | {
+        "settled": f"{min(last_change)} or {max(last_change)}",
+        "same number": f"{sum(same)} of {len(same)}",
+        "scaling": table(SCALING, scaling),
+        "600, optimal": scaling[1][SCALING.index("PowerTrip over it")],
+    }
+
+
+def _changes(run: Run) -> dict[int, int]:
+    """{round: the number of sites that it begins with}, of rounds with another number than the one before."""
+    k = run.rounds["num_sites"].tolist()
+    return {
+        number: now for number, (before, now) in enumerate(zip([0, *k], k, strict=False), 1) if before != now
+    }
 
 
 def _scaling(evidence: dict[str, Variants]) -> list[tuple[str, ...]]:

@@ -54,6 +54,7 @@ def values(results: Path) -> dict[str, str]:
             ],
         ),
         "idle": f"{idle_w:.0f}",
+        **{f"per joule, {precision}": _per_joule(energy, precision) for precision in ("tf32", "bfloat16")},
         **_checks(rows),
     }
 
@@ -111,6 +112,13 @@ def _joules(energy: pd.DataFrame, shape: str, contender: str, precision: str) ->
     forms = {"round_j": "{:.1f}", "samples_per_j": "{:,.0f}", "watts": "{:.0f}"}
     texts = [_text(_one(own, metric, contender), form) for metric, form in forms.items()]
     return texts[0], texts[1], texts[2]
+
+
+def _per_joule(energy: pd.DataFrame, precision: str) -> str:
+    """Samples per joule over those of float32, W1s with the stacked engine."""
+    own = energy.query("shape == 'W1s' and contender == 'stacked' and metric == 'samples_per_j'")
+    by_precision = own.set_index("precision")["value"]
+    return f"{by_precision[precision] / by_precision['float32']:.2f}"
 
 
 def _checks(rows: pd.DataFrame) -> dict[str, str]:

@@ -65,7 +65,23 @@ def values(results: Path) -> dict[str, str]:
     texts["front"] = _front_table(cells)
     texts |= _gains(cells)
     texts |= _at_energy_of_fifo(loads["195job"], fronts["195job"])
-    return texts | _carbon(fronts["195job"]) | {"published": _published(results)}
+    fit = pd.read_csv(results / "powerflow_fit.csv")
+    texts["fit"] = f"{100 * fit['mean_error'].min():.1f} to {100 * fit['mean_error'].max():.1f} %"
+    texts["fit, largest"] = f"{100 * fit['largest_error'].max():.0f} %"
+    return texts | _carbon(fronts["195job"]) | {"published": _published(results), "placed": _placed(results)}
+
+
+def _placed(results: Path) -> str:
+    """Energy and average completion time of other placements over those of buddy allocation, means over seeds."""
+    runs = pd.read_csv(results / "powerflow_placement.csv")
+    means = runs.groupby(["scheduler", "load", "placement"])[["kwh", "jct_s"]].mean().unstack("placement")
+    cells = [(what, other) for what in ("kwh", "jct_s") for other in ("first-fit", "random")]
+    rows = [
+        (*map(str, at), *(_ratio(own[what, other] / own[what, "buddy"]) for what, other in cells))
+        for at, own in means.iterrows()
+    ]
+    names = {"kwh": "energy", "jct_s": "JCT"}
+    return table(("scheduler", "load", *(f"{names[what]}, {other}" for what, other in cells)), rows)
 
 
 def _by_load(runs: pd.DataFrame, account: str) -> str:

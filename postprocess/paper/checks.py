@@ -6,127 +6,126 @@ Its docstring begins with the statement that the verdict is about. It raises Mis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
+from hpctrip.base.stats import UNKNOWN, Estimate, in_order
 from hpctrip.base.text import counted
 from hpctrip.base.units import MILE_M
-from hpctrip.record.reader import Run
 from paper.claim import (
     Evidence,
     Finding,
+    Judged,
     Missing,
     Verdict,
+    above,
     against,
     all_of,
+    below,
     paired,
-    times,
     variant,
-    verdict_of,
 )
+from paper.optimal import Optimal, Side, best_k, best_static, label_of, ratio_of, times_by_k, took
 
 ABOUT = 0.2
-"""Our reading of "about equal": the interval of the ratio of two times lies within this distance of 1. Of a "modest"
-increase: it lies below 1 plus that."""
+"""Our reading of "about equal", "similar", "little" and "modest": the interval of a ratio lies within this distance of
+1."""
 NEAR_M = 1000 * MILE_M
 """Distance within which the paper calls bandwidth "relatively constant"."""
 
 
-# Which variant is faster, and by how much
-
-
-def ratio_of(one: Sequence[Run], other: Sequence[Run]) -> Estimate:
-    """Ratio of the times-to-accuracy of `one` to those of `other`, paired by seed. Raises Missing as `times` does."""
-    return compare(*times(one, other))
+# Which configuration is faster, and by how much
 
 
 def takes(evidence: Evidence, study: str, label: str, hours: float) -> Finding:
     """A variant reaches the target with every seed; its mean time is compared with the paper's hours."""
-    (took,) = times(variant(evidence, study, label))
-    reached = "" if took.reached else f"{took.num_reached} of {took.num_seeds} seeds reached the target, "
+    (time,) = took(evidence, study, label)
+    reached = "" if time.reached else f"{time.num_reached} of {time.num_seeds} seeds reached the target, "
     return Finding(
-        Verdict.MET if took.reached else Verdict.NOT_MET,
-        f"{reached}{took.mean.text()} h",
-        against(took.mean, hours),
-        took.num_seeds,
+        Judged(Verdict.MET if time.reached else Verdict.NOT_MET),
+        f"{reached}{time.mean.text()} h",
+        against(time.mean, hours),
+        time.num_seeds,
     )
 
 
-def faster(
-    evidence: Evidence, study: str, fast: str, slow: str, share: float, slow_study: str = ""
-) -> Finding:
-    """A variant takes less time than another, in the paper by the fraction `share`: 1 minus the geometric mean of the
-    ratios of hours, paired by seed. `slow_study`: the study of the slow variant; empty: the same study."""
-    ratio = ratio_of(variant(evidence, study, fast), variant(evidence, slow_study or study, slow))
-    magnitude = against(ratio.complement, share, "{:.0%}")
-    return Finding(verdict_of(ratio.complement), in_words(ratio), magnitude, ratio.n)
+def faster(evidence: Evidence, study: str, fast: Side, slow: Side, share: float = math.nan) -> Finding:
+    """One takes less time than another, in the paper by the fraction `share` (NaN: it gives none): 1 minus the
+    geometric mean of the ratios of hours, paired by seed."""
+    ratio = ratio_of(evidence, study, fast, slow)
+    magnitude = "" if math.isnan(share) else against(ratio.complement, share, "{:.0%}")
+    sizes = [f" ({best_static(evidence, side)[1]})" for side in (fast, slow) if isinstance(side, Optimal)]
+    return Finding(below(ratio), in_words(ratio) + "".join(sizes), magnitude, ratio.n)
 
 
-def about_equal(evidence: Evidence, study: str, one: str, other: str) -> Finding:
-    """Two variants take about the same time: the interval of the ratio of their hours lies within `ABOUT` of 1."""
-    ratio = ratio_of(*(variant(evidence, study, label) for label in (one, other)))
-    inside = [verdict_of(ratio, 1 - ABOUT), verdict_of(ratio.complement, -ABOUT)]
-    return Finding(all_of(inside), f"{ratio.text()} times as long", against(ratio, 1.0), ratio.n)
+def about_equal(evidence: Evidence, study: str, one: Side, other: Side, paper: float = 1.0) -> Finding:
+    """Two take about the same time: the interval of the ratio of their hours, `paper` in the paper, lies within `ABOUT`
+    of 1."""
+    ratio = ratio_of(evidence, study, one, other)
+    return Finding(about_one(ratio), f"{ratio.text()} times as long", against(ratio, paper), ratio.n)
 
 
-def in_this_order(evidence: Evidence, study: str, labels: Sequence[str]) -> Finding:
-    """Each variant is faster than the next, over the seeds that both have. `ours` orders the variants by mean hours,
-    with those last that reach the target with fewer of their seeds."""
-    runs = {label: variant(evidence, study, label) for label in labels}
-    pairs = [ratio_of(runs[fast], runs[slow]) for fast, slow in pairwise(labels)]
-    took = {label: times(same)[0] for label, same in runs.items()}
+def about_one(ratio: Estimate) -> Judged:
+    """The statement that a ratio lies within `ABOUT` of 1."""
+    return all_of([above(ratio, 1 - ABOUT), below(ratio, 1 + ABOUT)])
+
+
+def in_this_order(evidence: Evidence, study: str, sides: Sequence[Side]) -> Finding:
+    """Each is faster than the next, over the seeds that both have. `ours` orders them by mean hours, with those last
+    that reach the target with fewer of their seeds."""
+    ratios = [ratio_of(evidence, study, fast, slow) for fast, slow in pairwise(sides)]
+    each = {label_of(side): took(evidence, study, side)[0] for side in sides}
     ours = in_order(
-        (f"{label}{'' if each.reached else ' (not with every seed)'}", each) for label, each in took.items()
+        (f"{label}{'' if time.reached else ' (not with every seed)'}", time) for label, time in each.items()
     )
-    verdict = all_of([verdict_of(pair.complement) for pair in pairs])
-    return Finding(verdict, ours, num_seeds=min(pair.n for pair in pairs))
+    return Finding(all_of([below(ratio) for ratio in ratios]), ours, num_seeds=min(r.n for r in ratios))
 
 
-def fastest(
-    evidence: Evidence,
-    study: str,
-    fast: str,
-    slow: Sequence[str],
-    values: Sequence[str] = ("",),
-    elsewhere: Sequence[tuple[str, str]] = (),
-) -> Finding:
-    """A variant is faster than each other policy, paired by seed, at every value of another axis if there is one:
-    labels are then "value, policy". `elsewhere`: (study, label) of variants without this axis, which are compared at
-    every value."""
+def fastest(evidence: Evidence, study: str, groups: Sequence[tuple[str, str, Sequence[Side]]]) -> Finding:
+    """In every group, (its name or nothing, variant, the others), the variant is faster than each of the others, paired
+    by seed."""
     lines, ratios = [], []
-    others = {label: variant(evidence, other_study, label) for other_study, label in elsewhere}
-    for value in values:
-        at, head = (f"{value}, ", f"{value}: ") if value else ("", "")
-        to_compare = {label: variant(evidence, study, f"{at}{label}") for label in (fast, *slow)}
-        runs_of_fast = to_compare.pop(fast)
-        to_each = {label: ratio_of(runs_of_fast, runs) for label, runs in (to_compare | others).items()}
-        texts = [f"{ratio.text()} times {label}" for label, ratio in to_each.items()]
-        lines.append(head + ", ".join(texts))
+    for name, fast, others in groups:
+        to_each = {label_of(side): ratio_of(evidence, study, fast, side) for side in others}
+        texts = [
+            f"{ratio.text()} times {label.removeprefix(f'{name}, ')}" for label, ratio in to_each.items()
+        ]
+        lines.append(f"{name}: " * bool(name) + ", ".join(texts))
         ratios += to_each.values()
-    verdict = all_of([verdict_of(ratio.complement) for ratio in ratios])
+    verdict = all_of([below(ratio) for ratio in ratios])
     return Finding(verdict, "; ".join(lines), num_seeds=min(ratio.n for ratio in ratios))
 
 
-def slower_than_in(evidence: Evidence, study: str, labels: Sequence[str], other_study: str) -> Finding:
-    """Each of these variants takes longer in this study than in another, paired by seed."""
-    ratios = {
-        label: ratio_of(*(variant(evidence, each, label) for each in (study, other_study)))
-        for label in labels
-    }
+def slower_than_in(evidence: Evidence, study: str, pairs: Sequence[tuple[Side, Side]]) -> Finding:
+    """The first of each pair takes longer than the second, paired by seed: a policy in this study and in another."""
+    ratios = {label_of(here): ratio_of(evidence, study, here, there) for here, there in pairs}
     ours = ", ".join(f"{label} {ratio.text()}" for label, ratio in ratios.items())
-    verdict = all_of([verdict_of(ratio, 1.0) for ratio in ratios.values()])
+    verdict = all_of([above(ratio, 1.0) for ratio in ratios.values()])
     return Finding(verdict, f"times as long: {ours}", num_seeds=min(ratio.n for ratio in ratios.values()))
 
 
-def modestly_slower(evidence: Evidence, study: str, slow: str, fast: str, paper: float) -> Finding:
-    """A variant takes longer than another by less than `ABOUT`, paired by seed; in the paper `paper` times as long."""
-    ratio = ratio_of(variant(evidence, study, slow), variant(evidence, study, fast))
-    verdict = verdict_of(ratio.complement, -ABOUT)
-    return Finding(verdict, f"{ratio.text()} times as long", against(ratio, paper), ratio.n)
+def as_in(evidence: Evidence, study: str, pairs: Sequence[tuple[Side, Side]]) -> Finding:
+    """Of any two policies, the one that is significantly faster in another study is so in this one, too. `pairs`: each
+    policy here and there."""
+    same, lines, seeds = [], [], []
+    for (one, one_there), (other, other_there) in combinations(pairs, 2):
+        there = below(ratio_of(evidence, study, one_there, other_there)).verdict
+        here = ratio_of(evidence, study, one, other)
+        if there in (Verdict.MET, Verdict.NOT_MET):
+            same.append(below(here) if there is Verdict.MET else above(here, 1.0))
+            seeds.append(here.n)
+            if same[-1].verdict is Verdict.NOT_MET:
+                lines.append(f"{label_of(one)} {here.text()} times {label_of(other)}")
+    if not same:
+        raise Missing("no two policies differ significantly there")
+    kept = f"{[verdict for verdict, _ in same].count(Verdict.MET)} of {len(same)} pairs as there"
+    return Finding(
+        all_of(same), "; ".join([kept, *(f"contrary: {line}" for line in lines)]), num_seeds=min(seeds)
+    )
 
 
 def in_words(ratio: Estimate) -> str:
@@ -156,7 +155,18 @@ def starts_small_and_grows(evidence: Evidence, study: str, label: str) -> Findin
     start, early, late, most = np.mean(ends, axis=0)
     ours = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
     grown = Estimate.mean(growth)
-    return Finding(verdict_of(grown), f"{ours} (at most {most:.0f})", num_seeds=grown.n)
+    return Finding(above(grown), f"{ours} (at most {most:.0f})", num_seeds=grown.n)
+
+
+def ends_with_as_many(evidence: Evidence, study: str, label: str, optimal: Optimal, paper_k: int) -> Finding:
+    """The last cohort of a variant is about as large as the best fixed one, that of static optimal's sweep."""
+    best = best_k(times_by_k(evidence, optimal.sweep, optimal.value))
+    last = [run.rounds["num_sites"].iloc[-1] for run in variant(evidence, study, label)]
+    to_best, to_paper = (Estimate.geometric_mean(np.divide(last, k)) for k in (best, paper_k))
+    ours = (
+        f"{np.mean(last):.0f} sites: {to_best.text()} times the best number, {best}; {to_paper.text()} times"
+    )
+    return Finding(about_one(to_best), f"{ours} the paper's {paper_k}", num_seeds=to_best.n)
 
 
 def slower_early_rounds(evidence: Evidence, study: str, dynamic: str, fixed: str) -> Finding:
@@ -168,7 +178,7 @@ def slower_early_rounds(evidence: Evidence, study: str, dynamic: str, fixed: str
         early = max(1, min(len(dynamic_s), len(fixed_s)) // 4)
         more.append((fixed_s[early - 1] - dynamic_s[early - 1]) / early)
     longer = Estimate.mean(more)
-    return Finding(verdict_of(longer), f"{longer.text('{:+.3g}')} s a round", num_seeds=longer.n)
+    return Finding(above(longer), f"{longer.text('{:+.3g}')} s a round", num_seeds=longer.n)
 
 
 def delay_is_not_linear(evidence: Evidence, study: str, label: str) -> Finding:
@@ -186,19 +196,26 @@ def delay_is_not_linear(evidence: Evidence, study: str, label: str) -> Finding:
         for part in (near, ~near)
     ]
     ours = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
-    return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, ours)
+    return Finding(Judged(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET), ours)
 
 
-def spare_power(evidence: Evidence, study: str, label: str, low: float, high: float) -> Finding:
-    """The mean spare power of every cell lies between two fractions of its capacity: means over all domains and times
-    (Fig 2), from the numbers of the study's figure."""
+def spare_power(
+    evidence: Evidence, study: str, label: str, within: tuple[float, float] | None, at: str = ""
+) -> Finding:
+    """The spare power of every cell lies within two fractions of its capacity: its mean over all domains and times
+    (Fig 2), or where `at` is "max", its least, from the numbers of the study's figure. None: the paper states no
+    fractions, so this is undecided."""
     runs = variant(evidence, study, label)
     path = runs[0].path.with_name("figures") / "power_utilisation.csv"
     if not path.exists():
         raise Missing(f"study {study} has no table {path.name}, which is drawn from its power traces")
-    means = 1 - read_table(path).numbers("mean")
-    inside = low <= means.min() and means.max() <= high
+    columns = ("max", "min") if within is None else (at or "mean",)
+    spare = 1 - np.array([read_table(path).numbers(column) for column in columns])
     made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
-    span = " to ".join(f"{mean:.1%}" for mean in sorted({means.min(), means.max()}))
-    ours = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
-    return Finding(Verdict.MET if inside else Verdict.NOT_MET, ours)
+    span = " to ".join(f"{value:.1%}" for value in sorted({spare.min(), spare.max()}))
+    what = {("mean",): "mean of ", ("max",): "the least in "}.get(columns, "")
+    ours = f"{span}, {what}{counted(spare.shape[1], 'cell')}{made_up}"
+    if within is None:
+        return Finding(Judged(Verdict.UNDECIDED), ours)
+    inside = within[0] <= spare.min() and spare.max() <= within[1]
+    return Finding(Judged(Verdict.MET if inside else Verdict.NOT_MET), ours)

@@ -6,13 +6,14 @@ import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, shared_seeds
 from hpctrip.figures.common.grouping import pairs, times_of
 from hpctrip.figures.common.reading import common_target
 from hpctrip.record.reader import Run
+from paper.significance import p_value
 
 
 class Missing(Exception):
@@ -62,27 +63,44 @@ class Verdict(enum.StrEnum):
     MET = "met"
     NOT_MET = "not met"
     UNDECIDED = "undecided"
-    NOT_RUN = "not run"
+    NOT_EXAMINED = "not examined"
 
 
-def verdict_of(estimate: Estimate, above: float = 0.0) -> Verdict:
-    """Verdict on the statement that a quantity lies above a value (see `Estimate.lies_above`)."""
-    return {True: Verdict.MET, False: Verdict.NOT_MET, None: Verdict.UNDECIDED}[estimate.lies_above(above)]
+class Judged(NamedTuple):
+    """Verdict on a statement, and its two-sided p-value; NaN where it is no test over seeds."""
+
+    verdict: Verdict
+    p: float = math.nan
 
 
-def all_of(verdicts: list[Verdict]) -> Verdict:
-    """Verdict on a conjunction of statements: met if all are met, not met if one is not met."""
-    for verdict in (Verdict.NOT_MET, Verdict.NOT_RUN, Verdict.UNDECIDED):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.MET
+def above(estimate: Estimate, value: float = 0.0) -> Judged:
+    """The statement that a mean lies above a value, or a ratio (value > 0) above one (see `Estimate.lies_above`)."""
+    verdict = {True: Verdict.MET, False: Verdict.NOT_MET, None: Verdict.UNDECIDED}
+    return Judged(verdict[estimate.lies_above(value)], p_value(estimate, value))
+
+
+def below(estimate: Estimate, value: float = 1.0) -> Judged:
+    """The opposite of `above`."""
+    verdict, p = above(estimate, value)
+    opposite = {Verdict.MET: Verdict.NOT_MET, Verdict.NOT_MET: Verdict.MET}
+    return Judged(opposite.get(verdict, verdict), p)
+
+
+def all_of(statements: Sequence[Judged]) -> Judged:
+    """A conjunction of statements: met if all are met, and then as uncertain as the least certain; not met if one is
+    not met, corrected for their number (Bonferroni)."""
+    against = [p for verdict, p in statements if verdict is Verdict.NOT_MET]
+    if against:
+        return Judged(Verdict.NOT_MET, min(1.0, len(statements) * min(against)))
+    is_met = all(verdict is Verdict.MET for verdict, _ in statements)
+    return Judged(Verdict.MET if is_met else Verdict.UNDECIDED, max(p for _, p in statements))
 
 
 @dataclass(frozen=True)
 class Finding:
     """Result of checking a claim against runs."""
 
-    ordering: Verdict
+    judged: Judged
     """Verdict on the statement itself, such as which policy is faster."""
     ours: str
     """Number measured in the runs, with its interval, as text."""
@@ -90,6 +108,11 @@ class Finding:
     """Comparison with the paper's number; empty if the paper gives none."""
     num_seeds: int = 0
     """Number of seeds that the finding is based on."""
+
+    @property
+    def ordering(self) -> Verdict:
+        """The verdict without its p-value."""
+        return self.judged.verdict
 
 
 @dataclass(frozen=True)
@@ -108,14 +131,15 @@ class Claim:
     paper: str = ""
     """The paper's number; empty if it gives none."""
     caveat: str = ""
-    """Why the claim says less than it seems to; it is not counted with the others then. Empty: it counts."""
+    """Why the verdict says less than it seems to, "KIND: reason"; it is counted with those of its kind then. Empty: it
+    counts."""
 
     def finding(self, evidence: Evidence) -> Finding:
-        """Check the claim; the verdict is NOT_RUN if the runs it needs do not exist."""
+        """Check the claim; the verdict is NOT_EXAMINED if the runs it needs do not exist."""
         try:
             return self.check(evidence, self.study, *self.arguments)
         except Missing as missing:
-            return Finding(Verdict.NOT_RUN, str(missing))
+            return Finding(Judged(Verdict.NOT_EXAMINED), str(missing))
 
 
 def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
@@ -129,4 +153,4 @@ def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
     if math.isnan(estimate.low):
         return f"{relation}; one seed has no interval"
     place = "in" if estimate.low <= paper <= estimate.high else "outside"
-    return f"{relation}, which lies {place} our interval"
+    return f"{relation} ({place} our interval)"

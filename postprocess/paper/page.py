@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,6 +10,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import markdown_table
 from paper.claim import Claim, Finding, Verdict
 from paper.claims import CLAIMS
+from paper.significance import discoveries
 from paper.studies import Study
 
 Findings = Sequence[tuple[Claim, Finding]]
@@ -20,18 +22,22 @@ HEAD = (
     "paper",
     "ours (95 % interval)",
     "ordering",
+    "at a false discovery rate of 5 %",
     "magnitude",
     "seeds",
     "study",
     "caveat",
 )
 METHOD = (
-    "A claim on an ordering is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, and "
-    "undecided otherwise. Ratios are geometric means, paired by seed. If seeds did not reach the target, the ratio is "
-    "a bound without an interval; a sign test over the seeds decides, in one direction only. Intervals are not "
-    "corrected for the number of claims: of forty false claims, one may be met by chance. A claim with a caveat is "
-    "weaker than it seems, and is not counted with the others."
+    "A claim is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, a conjunction if "
+    "all its parts are met or one is not. Ratios are geometric means, paired by seed. If seeds did not reach the "
+    "target, the ratio is a bound, and a sign test decides in its direction only. The next column says which verdicts "
+    "hold if 5 % of those that hold may be wrong (Benjamini-Hochberg over the p-values of these tests; of a "
+    "conjunction the largest, against it Bonferroni's). A caveat says why a verdict says less than it seems to. "
+    "`hpctrip study STUDY` makes the runs that a claim lacks."
 )
+RATE = 0.05
+"""False discovery rate."""
 PICTURES = "claims"
 """Name of the folder of pictures, beside the page."""
 CONSTANTS = (
@@ -72,10 +78,31 @@ def check_claims(studies: Sequence[Study]) -> Findings:
 
 
 def summary(findings: Findings) -> str:
-    """Number of claims without a caveat by verdict, as text, and that of the others."""
-    counts = Counter(finding.ordering for claim, finding in findings if not claim.caveat)
-    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    return f"{counts.total()} claims: {text}; and {len(findings) - counts.total()} with a caveat"
+    """Number of claims by verdict, apart for every kind of caveat, and of the verdicts that hold, as text."""
+    by_kind: dict[str, list[Verdict]] = {}
+    for claim, finding in findings:
+        by_kind.setdefault(claim.caveat.partition(":")[0], []).append(finding.ordering)
+    texts = {
+        kind: ", ".join(f"{verdicts.count(each)} {each}" for each in Verdict if each in verdicts)
+        for kind, verdicts in by_kind.items()
+    }
+    num, plain = len(by_kind[""]), texts.pop("")
+    apart = "; ".join(f"*{kind}*: {text}" for kind, text in texts.items())
+    held = Counter(holds(findings))
+    decided = f"{held['holds']} of {held['holds'] + held['falls']} decided verdicts"
+    return f"{num} claims: {plain}. Apart, by their caveat: {apart}. At a false discovery rate of 5 %, {decided} hold"
+
+
+def holds(findings: Findings) -> list[str]:
+    """Of every finding: "holds" or "falls" at the false discovery rate `RATE` over all; empty where no test over seeds
+    has decided it."""
+    found = discoveries([finding.judged.p for _, finding in findings], RATE)
+    decided = [
+        f.ordering in (Verdict.MET, Verdict.NOT_MET) and not math.isnan(f.judged.p) for _, f in findings
+    ]
+    return [
+        "" if not test else "holds" if each else "falls" for test, each in zip(decided, found, strict=True)
+    ]
 
 
 def lines_of(findings: Findings) -> list[str]:
@@ -83,17 +110,17 @@ def lines_of(findings: Findings) -> list[str]:
     lines = []
     for claim, finding in findings:
         paper = f" (paper: {claim.paper})" if claim.paper else ""
-        lines += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
-        lines += [f"{'':11}{text}" for text in (finding.magnitude, claim.caveat) if text]
-    return [*lines, summary(findings)]
+        lines += [f"{finding.ordering:12}  {claim.figure}: {claim.says}{paper}", f"{'':14}{finding.ours}"]
+        lines += [f"{'':14}{text}" for text in (finding.magnitude, claim.caveat) if text]
+    return [*lines, summary(findings).replace("*", "")]
 
 
 def rows_of(findings: Findings) -> list[dict[str, str | int]]:
     """One row per claim, {column of `HEAD` without its unit: value}."""
     names = [name.partition(" (")[0] for name in HEAD]
     cells = (
-        (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, f.num_seeds, c.study, c.caveat)
-        for c, f in findings
+        (c.figure, c.says, c.paper, f.ours, f.ordering, held, f.magnitude, f.num_seeds, c.study, c.caveat)
+        for (c, f), held in zip(findings, holds(findings), strict=True)
     )
     return [dict(zip(names, row, strict=True)) for row in cells]
 
@@ -110,11 +137,10 @@ def markdown(findings: Findings, studies: Sequence[Study], command: str, preface
     shared = dict(known[0]) if known else {}
     shared = {key: value for key, value in shared.items() if all((key, value) in each for each in known)}
     lines = ["# The paper's claims, checked", "", *([preface, ""] if preface else [])]
-    counted = marked("summary", summary(findings))
     lines += [
         "## Claim by claim",
         "",
-        f"{counted}. {METHOD}",
+        f"{marked('summary', summary(findings))}. {METHOD}",
         "",
         marked("table", f"\n\n{table(findings)}\n\n"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -21,14 +22,14 @@ from hpctrip.record.reader import Run
 from paper.checks import takes
 from paper.claim import Claim, Variants, Verdict
 from paper.claims import CLAIMS
+from paper.optimal import Optimal
 from paper.studies import Study
-from paper.sweep_checks import faster_than_best_static
 
 LOOK = {
     Verdict.MET: (style.SKY, "+"),
     Verdict.NOT_MET: (style.VERMILLION, "-"),
     Verdict.UNDECIDED: (style.FAINT, "?"),
-    Verdict.NOT_RUN: ("white", ""),
+    Verdict.NOT_EXAMINED: ("white", ""),
 }
 """{verdict: (fill colour, mark that distinguishes it without colour)}"""
 
@@ -36,18 +37,26 @@ LOOK = {
 def claims_of(study: str) -> list[Claim]:
     """Claims about a study, except for those about a magnitude alone. The sizes among which static optimal is looked
     for are the study's own variants "static, ...". Raises InputError if there are no claims."""
-    claims = [_within(claim) for claim in CLAIMS if claim.study == study and claim.check is not takes]
+    claims = [
+        replace(claim, arguments=_within(study, claim.arguments))
+        for claim in CLAIMS
+        if claim.study == study and claim.check is not takes
+    ]
     if not claims:
         known = {claim.study for claim in CLAIMS}
         raise InputError(f"--of {study}", "no claim is about it", unknown_name(study, known))
     return claims
 
 
-def _within(claim: Claim) -> Claim:
-    if claim.check is not faster_than_best_static:
-        return claim
-    fast, _, share = claim.arguments[:3]
-    return replace(claim, arguments=(fast, claim.study, share, "static"))
+def _within(study: str, argument: Any) -> Any:
+    """An argument of a check with the study itself as the sweep of static optimal."""
+    if isinstance(argument, Optimal):
+        return Optimal(study, "static")
+    return (
+        type(argument)(_within(study, each) for each in argument)
+        if isinstance(argument, (list, tuple))
+        else argument
+    )
 
 
 def by_reading(study: Study, axis: str) -> dict[str, dict[str, list[Run]]]:

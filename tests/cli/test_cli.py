@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as package
-from hpctrip.__main__ import cli
+from hpctrip.cli.main import cli
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
 

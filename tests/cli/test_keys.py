@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from hpctrip.__main__ import cli
 from hpctrip.base.units import parse, spelled, units
 from hpctrip.cli.keys_reference import sections
+from hpctrip.cli.main import cli
 from hpctrip.cli.reference import FIRST_KEYS, pages
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.runner.experiment import Experiment

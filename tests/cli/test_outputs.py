@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpctrip.__main__ import cli
+from hpctrip.cli.main import cli
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_runs
 

@@ -164,6 +164,19 @@ def test_only_adapters_are_trained_and_a_fresh_model_is_the_base(workload, causa
     assert len(flatten(full)) == sum(p.numel() for p in causal.tiny().parameters()) == 357_024
 
 
+def test_a_rank_holds_the_base_of_a_directory_once_where_it_was_loaded(workload, directory):
+    task = workload(model=str(directory)).task(0)
+    model = task.build_model()
+    loaded = {name: p.data_ptr() for name, p in model.named_parameters() if not p.requires_grad}
+    work = LocalWork(lr=1e-3, batch_size=2, local_epochs=1, optimizer="adamw", weight_decay=0.0)
+    for engine in engines().values():
+        params = flatten(model)
+        [*engine(task, work, model=model).train(params, [[np.arange(2)]])]
+        evaluate(task, model, params, [slice(0, 2)])
+        task.build_model()
+        assert loaded == {name: p.data_ptr() for name, p in model.named_parameters() if not p.requires_grad}
+
+
 def test_rank_and_layers_are_the_inputs(workload):
     lora = {"rank": 2, "target_modules": ["q_proj", "v_proj"]}
     assert len(flatten(workload(lora=lora).task(0).build_model())) == 3 * 2 * 2 * (96 + 96)

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from allocations import NewTensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctrip.learn.aggregate import FIXED_POINT, PartialSum, mean_update
+from hpctrip.learn.params import norm
 from hpctrip.learn.server import SERVERS, FedAdam, FedAvg
 
 CPU = torch.device("cpu")
+PIECE = 2**16
+"""Entries that go through elementwise work at once."""
 
 
 def summed(deltas, weights):
@@ -53,6 +57,33 @@ def test_the_tail_is_carried_along_untouched():
     partial.add(torch.ones(4), 1.0)
     assert partial.vector[4:].tolist() == [0, 42, 0]
     assert mean_update(partial.vector[:4]).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("num_params", [PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 13])
+def test_a_large_model_is_summed_in_pieces_with_the_bits_of_the_whole(num_params):
+    generator = torch.Generator().manual_seed(num_params)
+    delta, weight, num_buffers = torch.randn(num_params + 3, generator=generator), 0.3, 3
+    delta[-3:] *= 2.0**40  # buffers may be large
+    expected = 2 * (delta[:num_params].double() * (weight * FIXED_POINT)).round().long()
+    partial = PartialSum(num_params, 0, CPU, num_buffers)
+    sums, whole = partial.vector.split([num_params + num_buffers, num_buffers])
+    with NewTensors() as made:
+        assert partial.add(delta, weight, magnitude=1.0) and partial.add(delta, weight, magnitude=1.0)
+    assert torch.equal(sums[:num_params], expected) and max(made.sizes) <= PIECE
+    with NewTensors() as made:
+        update = mean_update(sums, whole)
+    assert torch.equal(update[:num_params], expected.double() / FIXED_POINT) and max(made.sizes) <= PIECE
+    assert torch.allclose(update[num_params:], 2 * weight * delta[num_params:].double(), rtol=1e-12)
+    assert update.data_ptr() == sums.data_ptr()
+
+
+def test_the_norm_of_a_large_update_is_that_in_float64():
+    x = torch.rand(20_000_000, generator=torch.Generator().manual_seed(0))
+    exact = float(torch.linalg.vector_norm(x, dtype=torch.float64))
+    assert float(norm(x)) == pytest.approx(exact, rel=1e-4)  # torch's own is off by 7e-4
+    assert float(norm(2 * x, x)) == float(norm(x))
+    small = x[: 2**22]
+    assert float(norm(small)) == float(torch.linalg.vector_norm(small))
 
 
 # The step
@@ -102,3 +133,51 @@ def test_fedadam_remembers_both_moments():
         second = 0.99 * second + 0.01 * update**2
         params = params + 0.1 * first / (second**0.5 + 0.5)
     assert torch.allclose(steps(server, UPDATES[:2]).double(), params, atol=1e-7)
+
+
+@pytest.mark.parametrize("num_params", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 13])
+@pytest.mark.parametrize(
+    "server",
+    [FedAvg(), FedAvg(lr=0.7), FedAvg(momentum=0.9), FedAvg(lr=0.7, momentum=0.9, nesterov=True), FedAdam()],
+    ids=repr,
+)
+def test_a_large_model_is_stepped_in_pieces_with_the_bits_of_the_whole(server, num_params):
+    generator = torch.Generator().manual_seed(num_params)
+    whole, slots = torch.randn(num_params, generator=generator), server.initial_slots(num_params)
+    pieced, pieced_slots = whole.clone(), slots.clone()
+    for _ in range(3):
+        update, before = torch.randn(num_params, generator=generator, dtype=torch.float64), pieced
+        whole, pieced = server.step(whole, slots, update.clone()), torch.empty_like(before)
+        with NewTensors() as made:
+            server.apply(before, pieced_slots, update, out=pieced)
+        assert torch.equal(whole, pieced) and torch.equal(slots, pieced_slots) and max(made.sizes) <= PIECE
+
+
+class Clipped(FedAvg):
+    """A step whose entries depend on all others."""
+
+    kind = "clipped"
+
+    def step(self, params, slots, update):
+        return super().step(params, slots, update / torch.linalg.vector_norm(update).clamp(min=1.0))
+
+
+def test_a_step_that_is_not_marked_as_elementwise_sees_the_whole_vector_also_over_one_that_is():
+    params, update = torch.zeros(2 * PIECE), torch.ones(2 * PIECE, dtype=torch.float64)
+    server, after = Clipped(), torch.empty_like(params)
+    server.apply(params, server.initial_slots(len(params)), update, out=after)
+    assert float(after.double().norm()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("server", "size"), [(FedAdam(), PIECE), (Clipped(), 3 * PIECE)])
+def test_the_trial_of_a_step_takes_what_the_step_of_a_round_takes(server, size, monkeypatch):
+    seen, step = [], type(server).step
+
+    def watched(self, params, slots, update):
+        seen.append((len(params), slots.shape[1], len(update)))
+        return step(self, params, slots, update)
+
+    watched.elementwise = getattr(step, "elementwise", False)
+    monkeypatch.setattr(type(server), "step", watched)
+    server.checked_slots(3 * PIECE)
+    assert seen == [(size, size, size)]

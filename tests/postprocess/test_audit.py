@@ -21,7 +21,7 @@ VALUES = {"ratio": "0.85", "table": "\n| a |\n"}
         ("<!--=other-->1<!--/-->", ["page, line 1: no rows give 'other'"]),
         ("It takes 0.85 of it.", ["page: 0.85 stands without a mark and is not a setting"]),
         (
-            "It takes 12 % more, `0.85` and\n\n    -o x=0.85\n",
+            "It takes `0.85` and\n\n    -o x=0.85\n\nor 12 % more.",
             ["page: 12 % stands without a mark and is not a setting"],
         ),
     ],

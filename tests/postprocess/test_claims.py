@@ -8,32 +8,34 @@ import pandas as pd
 import pytest
 from paper.checks import (
     about_equal,
+    as_in,
     delay_is_not_linear,
+    ends_with_as_many,
     faster,
     fastest,
     in_this_order,
-    modestly_slower,
     slower_early_rounds,
     slower_than_in,
     spare_power,
     starts_small_and_grows,
     takes,
 )
-from paper.claim import Missing, Verdict, all_of, times
+from paper.claim import Judged, Missing, Verdict, all_of, times
 from paper.claims import CLAIMS
+from paper.optimal import Optimal, best_static
+from paper.significance import discoveries, p_value, student_p
 from paper.sweep_checks import (
     best_k_moves,
-    best_static,
     convex,
     diminishing,
-    faster_than_best_static,
     higher_final,
-    higher_in_the_end,
+    lowest_final,
     minimum_inside,
     more_is_faster,
     small_early_gain,
 )
 
+from hpctrip.base.stats import Estimate, student_t
 from hpctrip.record.reader import Run
 
 
@@ -63,12 +65,37 @@ def found(check, *arguments, **variants):
     return check({"s": variants}, "s", *arguments)
 
 
-def test_several_statements_are_met_where_all_are():
-    met, against, open_, not_run = Verdict.MET, Verdict.NOT_MET, Verdict.UNDECIDED, Verdict.NOT_RUN
-    assert all_of([met, met]) is met
-    assert all_of([met, open_]) is open_
-    assert all_of([open_, not_run]) is not_run
-    assert all_of([not_run, against]) is against
+def test_several_statements_are_met_where_all_are_and_as_uncertain_as_the_least_certain():
+    met, against, open_ = (
+        Judged(Verdict.MET, 0.01),
+        Judged(Verdict.NOT_MET, 0.02),
+        Judged(Verdict.UNDECIDED, 0.3),
+    )
+    assert all_of([met, Judged(Verdict.MET, 0.04)]) == (Verdict.MET, 0.04)
+    assert all_of([met, open_]) == (Verdict.UNDECIDED, 0.3)
+    assert all_of([open_, against, met]) == (Verdict.NOT_MET, 0.06)  # for three statements
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 10), 40])
+def test_the_p_value_of_the_quantile_of_student_is_its_level(freedom):
+    assert student_p(student_t(freedom), freedom) == pytest.approx(0.05, abs=2e-5)
+    assert student_p(0, freedom) == pytest.approx(1)
+
+
+def test_p_values_follow_from_the_tests_that_decide():
+    """Two values 0 and 2 against 0: t = 1 with one degree of freedom, half of Cauchy's distribution. Of bounds the sign
+    test: nine of nine coins."""
+    assert p_value(Estimate.mean([0, 2]), 0) == pytest.approx(0.5)
+    assert p_value(Estimate.geometric_mean([1, np.e**2]), 1) == pytest.approx(0.5)
+    bound = Estimate.geometric_mean([0.5] * 9, at_most=[True] * 9)
+    assert p_value(bound, 1) == pytest.approx(2 / 2**9) and p_value(bound, 0.4) == 1
+
+
+def test_discoveries_are_those_below_the_steps_of_benjamini_and_hochberg():
+    """Steps of 5 % for four tests: 0.0125, 0.025, 0.0375, 0.05; 0.03 is above its own, but 0.036 is not."""
+    p = [0.036, 0.03, float("nan"), 0.2, 0.001]
+    assert discoveries(p, 0.05).tolist() == [True, True, False, False, True]
+    assert not discoveries([0.03, 0.2], 0.05).any() and not discoveries([], 0.05).size
 
 
 def test_times_are_paired_by_the_seeds_that_all_have():
@@ -97,13 +124,13 @@ def test_faster_is_met_open_or_not_and_compares_the_share():
     met = found(faster, "a", "b", 0.5, a=fast, b=slow)
     assert met.ordering is Verdict.MET and met.num_seeds == 3
     assert met.ours.startswith("50% less time: 0.499 (0.44 to 0.565) times as long")
-    assert "lies in our interval" in met.magnitude
+    assert "(in our interval)" in met.magnitude
     worse = found(faster, "a", "b", 0.5, a=slow, b=fast)
     assert worse.ordering is Verdict.NOT_MET and worse.ours.startswith("101% more time: 2.01 (")
-    assert worse.magnitude == "contrary to the paper's, which lies outside our interval"
+    assert worse.magnitude == "contrary to the paper's (outside our interval)"
     assert found(faster, "a", "b", 0.5, a=seeds(1, 3, 2), b=seeds(2, 2, 2)).ordering is Verdict.UNDECIDED
     far = found(faster, "a", "b", 0.1, a=fast, b=slow).magnitude
-    assert far == "5.01 of the paper's, which lies outside our interval"
+    assert far == "5.01 of the paper's (outside our interval)"
     alone = found(faster, "a", "b", 0.25, a=seeds(1), b=seeds(2))
     assert (
         alone.ordering is Verdict.UNDECIDED
@@ -157,39 +184,37 @@ def test_our_order_puts_those_last_that_arrive_with_fewer_seeds():
     assert order == "b (not with every seed) < a (not with every seed)"
 
 
-def test_fastest_at_every_value_names_each():
+def test_the_fastest_is_faster_than_each_of_the_others_in_every_group():
     runs = {
         "1 GB, P": seeds(1, 1.1),
         "1 GB, S": seeds(2, 2.3),
         "2 GB, P": seeds(3, 3.1),
         "2 GB, S": seeds(1, 1.1),
     }
-    result = found(fastest, "P", ("S",), ("1 GB", "2 GB"), **runs)
+    groups = [(at, f"{at}, P", (f"{at}, S",)) for at in ("1 GB", "2 GB")]
+    result = found(fastest, groups, **runs)
     assert result.ordering is Verdict.NOT_MET
     assert result.ours == "1 GB: 0.489 (0.369 to 0.649) times S; 2 GB: 2.91 (1.95 to 4.33) times S"
-
-
-def test_the_fastest_is_faster_than_each_of_the_others():
-    runs = {"P": seeds(1, 1.1, 1), "S": seeds(2, 2.3, 2), "R": seeds(0.5, 0.6, 0.5)}
-    assert found(fastest, "P", ("S",), **runs).ordering is Verdict.MET
-    slower = found(fastest, "P", ("S", "R"), **runs)
-    assert slower.ordering is Verdict.NOT_MET and "1.94 (1.71 to 2.2) times R" in slower.ours
+    assert found(fastest, groups[:1], **runs).ordering is Verdict.MET
 
 
 def test_two_studies_are_compared_seed_by_seed():
     evidence = {"s": {"a": seeds(2, 2.2), "b": seeds(1, 1.1)}, "t": {"a": seeds(1, 1.1), "b": seeds(2, 2.3)}}
-    assert slower_than_in(evidence, "s", ("a",), "t").ordering is Verdict.MET
-    both = slower_than_in(evidence, "s", ("a", "b"), "t")
+    assert slower_than_in(evidence, "s", [("a", ("t", "a"))]).ordering is Verdict.MET
+    both = slower_than_in(evidence, "s", [(label, ("t", label)) for label in "ab"])
     assert both.ordering is Verdict.NOT_MET and both.ours.startswith("times as long: a 2 (2 to 2), b 0.489 (")
 
 
-def test_an_increase_is_modest_where_its_whole_interval_is():
-    one = seeds(1, 1, 1)
-    modest = found(modestly_slower, "a", "b", 1.085, a=seeds(1.1, 1.11, 1.09), b=one)
-    assert modest.ordering is Verdict.MET and modest.magnitude.startswith("1.01 of the paper's")
-    assert (
-        found(modestly_slower, "a", "b", 1.085, a=seeds(1.5, 1.52, 1.49), b=one).ordering is Verdict.NOT_MET
-    )
+def test_policies_compare_as_elsewhere_where_no_pair_is_the_other_way_round():
+    there = {"a": seeds(1, 1.1, 1), "b": seeds(2, 2.1, 2), "c": seeds(2, 1, 3)}  # of c nothing is known
+    pairs = [(label, ("t", label)) for label in "abc"]
+    same = {"a": seeds(3, 3.1, 3), "b": seeds(4, 4.2, 4), "c": seeds(1, 1, 1)}
+    kept = as_in({"s": same, "t": there}, "s", pairs)
+    assert kept.ordering is Verdict.MET and kept.ours == "1 of 1 pairs as there"
+    turned = as_in({"s": same | {"b": seeds(1, 1.1, 1)}, "t": there}, "s", pairs)
+    assert turned.ordering is Verdict.NOT_MET and "contrary: a 2.94 (" in turned.ours
+    with pytest.raises(Missing, match="no two policies differ"):
+        as_in({"s": same, "t": dict.fromkeys("abc", seeds(1, 2))}, "s", pairs)
 
 
 def of_sizes(**hours):
@@ -200,31 +225,37 @@ def of_sizes(**hours):
 def test_static_optimal_is_chosen_without_the_seed_that_it_is_judged_on():
     # k = 20 is the best on average, but only by seed 0: without it, k = 10 is
     sweep = of_sizes(k10=(2, 2, 2), k20=(0.1, 2.4, 2.4), k40=(9, 9, 9))
-    chosen, sizes = best_static({"s": sweep}, "s")
+    chosen, sizes = best_static({"s": sweep}, Optimal("s"))
     assert chosen.spent_h.tolist() == [2, 2.4, 2.4] and sizes == "k = 20 for 2 seeds, k = 10 for 1 seed"
     evidence = {"s": {"P": seeds(1, 1, 1)}, "sweep": {f"1 GB, {k}": runs for k, runs in sweep.items()}}
-    met = faster_than_best_static(evidence, "s", "P", "sweep", 0.5, "1 GB")
+    met = faster(evidence, "s", "P", Optimal("sweep", "1 GB"), 0.5)
     assert met.ordering is Verdict.MET and met.ours.startswith("56% less time: 0.443 (")
     with pytest.raises(Missing, match="one seed, which cannot be left out"):
-        best_static({"s": of_sizes(k10=(1,), k20=(2,), k40=(3,))}, "s")
+        best_static({"s": of_sizes(k10=(1,), k20=(2,), k40=(3,))}, Optimal("s"))
+
+
+def test_the_best_size_has_the_least_geometric_mean():
+    # without seed 2, k = 10 takes 2 h on average and 1.73 h geometrically, k = 20 takes 1.9 h in both
+    sweep = of_sizes(k10=(1, 3, 1), k20=(1.9, 1.9, 9), k40=(9, 9, 9))
+    assert best_static({"s": sweep}, Optimal("s"))[1] == "k = 10 for 3 seeds"
 
 
 def test_a_size_that_reaches_the_target_is_chosen_before_one_that_does_not():
     sweep = of_sizes(k10=(2, 2, 2), k40=(9, 9, 9)) | {"20": late(1, 1, 1)}
     for run in sweep["20"]:
         run.rounds["num_sites"] = 20
-    assert best_static({"s": sweep}, "s")[1] == "k = 10 for 3 seeds"
+    assert best_static({"s": sweep}, Optimal("s"))[1] == "k = 10 for 3 seeds"
 
 
 def test_a_size_that_missed_the_target_with_two_seeds_needs_no_others():
     sweep = of_sizes(k10=(2, 3, 2), k40=(9, 9, 9)) | {"20": late(1, 1)}
     for run in sweep["20"]:
         run.rounds["num_sites"] = 20
-    chosen, sizes = best_static({"s": sweep}, "s")
+    chosen, sizes = best_static({"s": sweep}, Optimal("s"))
     assert chosen.spent_h.tolist() == [2, 3, 2] and sizes == "k = 10 for 3 seeds"
     # with one miss it could be the best without that seed, so that only the seeds of all sizes count
     sweep["20"][1:] = seeds(9, 1.5, k=(20,))[1:]
-    assert best_static({"s": sweep}, "s")[0].num_seeds == 2
+    assert best_static({"s": sweep}, Optimal("s"))[0].num_seeds == 2
 
 
 def test_the_best_size_moves_where_it_takes_longer_than_that_of_another_sweep():
@@ -320,33 +351,37 @@ def test_more_sites_are_faster_with_less_and_less_to_gain():
     assert found(more_is_faster, **runs).ordering is Verdict.NOT_MET
 
 
-def test_the_end_is_compared_after_as_many_rounds():
-    def curve(k, *accuracy):
-        return [run_of(range(1, len(a) + 1), seed, a, (k,)) for seed, a in enumerate(accuracy)]
+def test_an_early_gain_is_small_where_ten_sites_are_about_as_accurate():
+    def curves(k, *gain):
+        return [run_of(range(1, 31), seed, np.repeat(gain, 10) * (1 + seed / 100), (k,)) for seed in range(3)]
 
-    runs = {"a": curve(10, (0.1, 0.2, 0.9), (0.1, 0.2, 0.9)), "b": curve(20, (0.1, 0.3), (0.1, 0.31))}
-    higher = found(higher_in_the_end, **runs, c=curve(15, (0.1,)))
-    assert higher.ordering is Verdict.MET and higher.ours.startswith("k = 20 is +10 (")
-
-
-def test_an_early_gain_is_small_where_later_rounds_gain_more():
-    low = np.zeros(30)
-    rising = np.r_[np.full(20, 0.01), np.full(10, 0.05)]
-
-    def curves(k, gain):
-        return [run_of(range(1, 31), seed, low + (1 + seed / 10) * gain, (k,)) for seed in range(3)]
-
-    runs = {"a": curves(10, low), "b": curves(50, rising), "c": curves(100, rising[::-1])}
+    runs = {"a": curves(10, 0.1, 0.2, 0.3), "b": curves(50, 0.1, 0.21, 0.6), "c": curves(100, 0.15, 0.2, 0.3)}
     met = found(small_early_gain, 50, **runs)
     assert met.ordering is Verdict.MET and met.ours == (
-        "1.1 points in the first 10 rounds, 3.3 later; 1.1 points in the first 20 rounds, 5.5 later"
+        "k = 10 has 1 (1 to 1) over 10 rounds (0 points less), 0.968 (0.968 to 0.968) over 20 rounds (0.5 points "
+        "less); at most 1.0 points, in round 11; 30 after round 20"
     )
-    assert found(small_early_gain, 100, **runs).ordering is Verdict.NOT_MET
-    runs["b"] = curves(50, np.r_[np.full(10, 0.03), np.full(10, 0.01), np.full(10, 0.04)])
-    assert found(small_early_gain, 50, **runs).ordering is Verdict.NOT_MET  # of the first 20 it would be
+    assert found(small_early_gain, 100, **runs).ordering is Verdict.NOT_MET  # over 20 rounds it would be
     runs["b"] = [run_of((1, 2), 0, (0.1, 0.2), (50,))]
     with pytest.raises(Missing, match="no seed has more than 20 rounds of both k"):
         found(small_early_gain, 50, **runs)
+
+
+def test_a_target_is_the_lowest_final_accuracy_unless_all_sizes_end_above_it():
+    runs = {
+        str(k): [run_of(range(20), s, (level,) * 20, (k,)) for s, level in enumerate(levels)]
+        for k, levels in ((10, (0.5, 0.52)), (20, (0.6, 0.6)), (40, (0.7, 0.7)))
+    }
+    above = found(lowest_final, 0.3, **runs)
+    assert above.ordering is Verdict.NOT_MET and above.ours.endswith("points above it, with k = 10")
+    assert found(lowest_final, 0.51, **runs).ordering is Verdict.UNDECIDED
+
+
+def test_the_last_cohort_is_compared_with_the_best_fixed_one():
+    runs = of_sizes(k10=(1, 1.1), k20=(2, 2.2), k40=(3, 3.3))
+    evidence = {"s": {"a": [run_of((1, 2), s, k=(5, 30 + s)) for s in (0, 1)]}, "t": runs}
+    far = ends_with_as_many(evidence, "s", "a", Optimal("t"), 70)
+    assert far.ordering is Verdict.NOT_MET and far.ours.startswith("30 sites: 3.05 (")
 
 
 def test_a_cohort_grows_over_time_not_over_rounds():
@@ -385,24 +420,28 @@ def test_delay_and_spare_power_are_read_from_what_was_recorded():
 def test_spare_power_is_the_mean_of_every_cell_of_the_traces(tmp_path):
     run = replace(seeds(1)[0], path=tmp_path / "runs.csv")
     with pytest.raises(Missing, match="no table power_utilisation"):
-        found(spare_power, "a", 0.2, 0.51, a=[run])
+        found(spare_power, "a", (0.2, 0.51), a=[run])
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures/power_utilisation.csv").write_text("cell,mean\nc0,0.55\nc1,0.75\n")
-    spare = found(spare_power, "a", 0.2, 0.51, a=[run])
+    (tmp_path / "figures/power_utilisation.csv").write_text(
+        "cell,mean,min,max\nc0,0.55,0.5,0.6\nc1,0.75,0.4,0.9\n"
+    )
+    spare = found(spare_power, "a", (0.2, 0.51), a=[run])
     assert spare.ordering is Verdict.MET
     assert spare.ours == "25.0% to 45.0%, mean of 2 cells (synthetic traces)"
-    assert found(spare_power, "a", 0.26, 0.51, a=[run]).ordering is Verdict.NOT_MET
+    assert found(spare_power, "a", (0.26, 0.51), a=[run]).ordering is Verdict.NOT_MET
+    least = found(spare_power, "a", (0.25, 1.0), "max", a=[run])
+    assert least.ordering is Verdict.NOT_MET and least.ours.startswith("10.0% to 40.0%, the least in 2 cells")
+    assert found(spare_power, "a", None, a=[run]).ours.startswith("10.0% to 60.0%, 2 cells")
 
 
 def test_what_was_not_run_is_said_of_every_claim_of_the_paper():
     for claim in CLAIMS:
         finding = claim.finding({})
-        assert finding.ordering is Verdict.NOT_RUN and finding.ours.endswith(" was not run")
-        assert claim.finding({claim.study: {}}).ordering is Verdict.NOT_RUN
+        assert finding.ordering is Verdict.NOT_EXAMINED and finding.ours.endswith(" was not run")
+        assert claim.finding({claim.study: {}}).ordering is Verdict.NOT_EXAMINED
 
 
 def test_claims_have_a_figure_and_a_sentence_each_of_its_own():
     assert len({(claim.figure, claim.says) for claim in CLAIMS}) == len(CLAIMS)
-    assert [claim.figure for claim in CLAIMS] == sorted(
-        (claim.figure for claim in CLAIMS), key=lambda figure: int("".join(filter(str.isdigit, figure)))
-    )
+    figures = [claim.figure for claim in CLAIMS if claim.figure.startswith("Fig")]
+    assert figures == sorted(figures, key=lambda figure: int("".join(filter(str.isdigit, figure))))

@@ -63,7 +63,12 @@ def check_collectives(ranks: Ranks) -> None:
     assert gathered == ([r * r for r in range(size)] if is_first else None)
     # three parameters and a tail of two; the aggregator among others has nothing to add
     partial = torch.tensor([rank, 2**40, -rank, 1, 10 * rank]) * (rank in hosts)
-    params, tail = ranks.combine(partial, 3, lambda total: total[:3].to(torch.float32) / 2)
+
+    def step(total: torch.Tensor) -> torch.Tensor:
+        assert total.data_ptr() == partial.data_ptr()  # no second vector of that length
+        return total[:3].to(torch.float32) / 2
+
+    params, tail = ranks.combine(partial, 3, step)
     number, ranks_sum = len(hosts), sum(hosts)
     assert (
         params.tolist() == [ranks_sum / 2, number * 2.0**39, -ranks_sum / 2] and params.dtype == torch.float32

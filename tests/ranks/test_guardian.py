@@ -3,10 +3,10 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import check_nothing_runs
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.watchdog.guardian import LIMIT, LOADING, MEETING, READING, Guardian
@@ -22,26 +22,6 @@ with Guardian() as guardian:
         os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(1000)
 """
-
-
-def processes_with(mark):
-    """Ids of the processes whose environment holds the mark."""
-    pids = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (entry / "environ").read_bytes():
-                pids.append(int(entry.name))
-        except OSError:  # it has ended, or is another user's
-            pass
-    return pids
-
-
-def check_nothing_runs(mark):
-    """All processes with the mark end."""
-    deadline = time.monotonic() + 30
-    while left := processes_with(mark):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
 
 
 def where(line, limit_s):

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 from datagrams import STRANGE, attack, udp_addresses
+from processes import ranks_of
 
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
@@ -74,15 +75,14 @@ class Machine:
         """Run a command there, which must succeed."""
         subprocess.run([*self.inside, *map(str, words)], check=True, capture_output=True)
 
-    def processes(self) -> dict[int, str]:
-        """The processes on the machine, {pid: rank in its job, or ""}."""
-        network, ranks = os.readlink(f"/proc/{self.init.pid}/ns/net"), {}
+    def processes(self) -> list[int]:
+        """The processes on the machine."""
+        network, found = os.readlink(f"/proc/{self.init.pid}/ns/net"), []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has ended
                 if os.readlink(entry / "ns/net") == network and int(entry.name) != self.init.pid:
-                    pairs = (line.partition("=") for line in (entry / "environ").read_text().split("\0"))
-                    ranks[int(entry.name)] = {name: value for name, _, value in pairs}.get("PMI_RANK", "")
-        return ranks
+                    found.append(int(entry.name))
+        return found
 
     def close(self) -> None:
         """Switch it off for good, with every process there, the launcher's too."""
@@ -225,12 +225,7 @@ def test_machines_compute_the_bits_of_one_and_go_on_without_one_that_is_cut_off(
 ):
     job, out = start({"m1": 2, "m2": 1, "m3": 1}, 100_000), tmp_path / "run.h5"
     job.after("round    2")
-    ranks = {
-        rank: pid
-        for name in machines.machines
-        for pid, rank in machines.machines[name].processes().items()
-        if rank
-    }
+    ranks = ranks_of(pid for machine in machines.machines.values() for pid in machine.processes())
     sockets = [address for rank in sorted(ranks) for address in udp_addresses(ranks[rank])]
     assert [host for host, _ in sockets] == ["10.77.0.1", "10.77.0.1", "10.77.0.2", "10.77.0.3"]
     for _ in range(8):

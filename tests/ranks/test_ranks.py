@@ -11,8 +11,8 @@ from on_ranks import check_collectives
 
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.launched import open_ranks
 from hpctrip.ranks.nccl import choose_backend, shared_store
+from hpctrip.ranks.transport import open_ranks
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.schema import TABLES
 

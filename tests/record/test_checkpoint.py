@@ -38,9 +38,13 @@ def state(fake_history):
     return make
 
 
+def packed(checkpoint):
+    return b"".join(pack(checkpoint))
+
+
 def same(one, two):
     """Equal in every bit, NaNs included: the bytes of a checkpoint are a function of what it holds."""
-    return pack(one) == pack(two)
+    return packed(one) == packed(two)
 
 
 @pytest.mark.parametrize("num_slots", [0, 1, 2])
@@ -58,11 +62,11 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path, state, num_slots):
 def test_site_states_are_read_by_site_and_are_optional(state):
     rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
     written = state(site_states=rows)
-    actual = unpack(pack(written), "it")
+    actual = unpack(packed(written), "it")
     states = actual.model.site_states
     assert same(actual, written) and sorted(states) == [3, 12]
     assert all(states[site].tobytes() == row.tobytes() for site, row in rows.items())
-    assert unpack(pack(state()), "it").model.site_states == {} and b"kept" not in pack(state())
+    assert unpack(packed(state()), "it").model.site_states == {} and b"kept" not in packed(state())
 
 
 def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
@@ -70,14 +74,21 @@ def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
     rows = one.state.history.rows
     odd = dataclasses.replace(rows[-1], candidates=None, accuracy=float("nan"), eval_seen=0)
     without = dataclasses.replace(one.state, history=History((*rows[:-1], odd)))
-    row = unpack(pack(dataclasses.replace(one, state=without)), "it").state.history.last
+    row = unpack(packed(dataclasses.replace(one, state=without)), "it").state.history.last
     assert row.candidates is None and np.isnan(row.accuracy) and row.eval_seen == 0
+
+
+def test_no_array_of_a_model_is_copied_to_be_written(state):
+    saved = state()
+    written = [np.asarray(piece) for piece in pack(saved) if isinstance(piece, memoryview)]
+    for array in (saved.model.params, saved.model.slots):
+        assert any(np.shares_memory(piece, array) for piece in written)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_flipped_bit_and_truncation_is_refused(state, data):
-    whole = pack(state())
+    whole = packed(state())
     if data.draw(st.booleans(), label="truncate"):
         damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
     else:
@@ -89,7 +100,7 @@ def test_every_flipped_bit_and_truncation_is_refused(state, data):
 
 def test_a_checkpoint_of_another_layout_is_one_line_that_names_its_writer(state):
     made_with = {"made_with": {"hpctrip_version": "0.9.1"}}
-    body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), metadata=made_with))[8:-32]
+    body = b"HPCTRIP\x09" + packed(dataclasses.replace(state(), metadata=made_with))[8:-32]
     with pytest.raises(
         InputError, match=r"has layout 9, written by hpctrip 0\.9\.1; this hpctrip reads layout 2"
     ):
@@ -145,7 +156,7 @@ def test_a_process_killed_while_writing_leaves_the_newest_unchanged(tmp_path, st
 
 def test_reading_a_file_executes_nothing(tmp_path, state, run_file):
     path = tmp_path / "run.h5.ckpt0"
-    path.write_bytes(pack(state(3)))
+    path.write_bytes(packed(state(3)))
     watching, seen = [], []
 
     def hook(event, arguments):

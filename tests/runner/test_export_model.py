@@ -91,7 +91,7 @@ def test_an_impossible_export_is_one_clear_line(trained, hpctrip, tmp_path):
     out.write_bytes(b"precious")
     hpctrip("export", trained, "--model", out).check_refused([f"{out}: exists already"])
     checkpoint, file, _ = newest(trained)
-    file.write_bytes(pack(dataclasses.replace(checkpoint, metadata={})))
+    file.write_bytes(b"".join(pack(dataclasses.replace(checkpoint, metadata={}))))
     hpctrip("export", trained, "--model", tmp_path / "n.safetensors").check_refused(
         ["an older hpctrip wrote it"]
     )
@@ -106,7 +106,7 @@ def test_a_scalar_keeps_its_shape(trained, tmp_path, hpctrip):
     checkpoint, file, _ = newest(trained)
     model = dataclasses.replace(checkpoint.model, params=np.arange(7, dtype=np.float32))
     metadata = {**checkpoint.metadata, "parameters": ["scale", "w 2x3"]}
-    file.write_bytes(pack(dataclasses.replace(checkpoint, model=model, metadata=metadata)))
+    file.write_bytes(b"".join(pack(dataclasses.replace(checkpoint, model=model, metadata=metadata))))
     assert hpctrip("export", file, "--model", tmp_path / "m.safetensors").code == 0
     arrays = load_file(tmp_path / "m.safetensors")
     assert arrays["scale"].shape == () and torch.equal(arrays["w"], torch.arange(1.0, 7).reshape(2, 3))

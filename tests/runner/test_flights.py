@@ -251,6 +251,6 @@ def test_a_checkpoint_without_an_update_that_is_under_way_is_refused(tiny, tmp_p
     assert hpctrip("run", tiny, *overrides(*DELAYED, "stop.max_rounds=1"), "--out", out).code == 0
     saved, file, _ = checkpoints.newest(out)
     incomplete = replace(saved.model, updates=dict([*saved.model.updates.items()][1:]))
-    file.write_bytes(checkpoints.pack(replace(saved, model=incomplete)))
+    file.write_bytes(b"".join(checkpoints.pack(replace(saved, model=incomplete))))
     ended = hpctrip("resume", out, *CODE, "-o", "stop.max_rounds=3")
     ended.check_refused([str(file), "does not hold the updates", "resume with"])

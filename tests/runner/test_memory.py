@@ -4,6 +4,14 @@ import json
 import sys
 
 import pytest
+import torch
+from allocations import NewTensors
+
+from hpctrip.ranks.base import Ranks
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import resolve
+from hpctrip.runner.host import Host
+from hpctrip.sim.step import State
 
 MODEL_MB = 0.83  # 207 k parameters in float32
 
@@ -20,7 +28,7 @@ from hpctrip.runner.host import Host
 from hpctrip.runner.loop import Results, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
 from hpctrip.ranks.node import map_large_blocks
-from hpctrip.ranks.launched import open_ranks
+from hpctrip.ranks.transport import open_ranks
 from hpctrip.sim.step import State
 
 torch.set_num_threads(1)
@@ -90,3 +98,30 @@ def test_peak_memory_grows_with_the_block_and_not_with_the_number_of_sites(launc
     few, many, small, large = (peak for (peak,) in peaks_mb(launch, tmp_path, 0, *runs))
     assert many - few < 15 * MODEL_MB  # one update kept for every site would be 76
     assert large - small > 76 * MODEL_MB  # weights and updates of 38 more sites
+
+
+@pytest.mark.parametrize(
+    "server",
+    [{}, {"momentum": 0.9, "nesterov": True}, {"kind": "fedadam"}],
+    ids=["fedavg", "nesterov", "fedadam"],
+)
+def test_sum_and_server_step_of_a_round_make_one_vector_as_long_as_the_model(server):
+    """The new model; anything else of that length would take more time than the arithmetic on it."""
+    tables = {
+        "sites": {"num_sites": 2},
+        "workload": {"kind": "emnist", "train_samples": 16, "test_samples": 20},
+        "partition": {"kind": "iid"},
+        "policy": {"kind": "all"},
+        "server": server,
+    }
+    experiment = resolve(tables).experiment
+    host = Host(experiment, 2, experiment.workload.task(0), Ranks(), torch.device("cpu"))
+    params = host.initial_params
+    _, assignment = Aggregator(host).begin(State())
+    (update,) = host.engine.train(params, [host.visits(0, 1)])
+    total, integers = host.train(params, assignment)
+    with NewTensors() as made:
+        host.partial.add(update.delta, 0.0, update.magnitude)
+        after, _ = host.server_step(params, assignment, total, integers)
+    assert [size for size in made.sizes if size > len(params) / 2] == [len(params)]
+    assert after.isfinite().all() and not torch.equal(after, params)

@@ -222,7 +222,7 @@ def naming(request, hpctrip, tiny, folder):
     text = tomli_w.dumps(tables | plugins)
     metadata = {**checkpoint.metadata, "sources": sources}
     for file in generations("run.h5"):
-        file.write_bytes(pack(dataclasses.replace(checkpoint, input_toml=text, metadata=metadata)))
+        file.write_bytes(b"".join(pack(dataclasses.replace(checkpoint, input_toml=text, metadata=metadata))))
     run = open_run("run.h5")
     units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
     sites = {name: Column(run.sites[name].to_numpy(), units[name], docs[name]) for name in run.sites}

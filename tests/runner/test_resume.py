@@ -135,7 +135,7 @@ def test_a_checkpoint_without_the_columns_of_flights_goes_on_to_the_same_file(tm
             lambda history: {k: v for k, v in every(history).items() if k not in later},
         )
         saved, file, _ = checkpoints.newest(tmp_path / "half.h5")
-        file.write_bytes(checkpoints.pack(saved))
+        file.write_bytes(b"".join(checkpoints.pack(saved)))
     assert np.isnan(checkpoints.read(file).state.history.last.cohort.weight).all()
     assert_same(resume(tmp_path / "half.h5", rounds=3), run(tmp_path / "whole.h5", rounds=3))
 
@@ -204,7 +204,7 @@ def test_site_states_of_unknown_sites_are_refused(tmp_path):
     found, path, _ = newest(out)
     assert set(found.model.site_states) == set(found.state.history.last.cohort.site)
     too_many = dataclasses.replace(found.model, site_states={6: found.model.params})
-    path.write_bytes(pack(dataclasses.replace(found, model=too_many)))
+    path.write_bytes(b"".join(pack(dataclasses.replace(found, model=too_many))))
     with pytest.raises(InputError, match=r"numbers kept by site 6; a site keeps \d+, sites are 0 to 5"):
         resume(out)
 
@@ -425,7 +425,7 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(undisturbed, monke
     def slow(path, data):
         now[0] += 2.0
 
-    monkeypatch.setattr("hpctrip.record.checkpoint.pack", lambda checkpoint: b"")
+    monkeypatch.setattr("hpctrip.record.checkpoint.pack", lambda checkpoint: iter([b""]))
     monkeypatch.setattr("hpctrip.record.checkpoint.replace_file", slow)
     rules = Checkpointing(every_s=10, max_fraction=0.01)
     monkeypatch.setattr(checkpoints, "time", SimpleNamespace(perf_counter=lambda: now[0]))

@@ -223,6 +223,35 @@ def test_a_normaliser_that_does_not_depend_on_k_stalls_far_below_the_papers_coho
     assert np.median([final_size("scaled", seed) for seed in range(10)]) > max(sizes)
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "realized", "vote"),
+    [
+        ((0.1, 0.2), 0.001, 3),  # as projected: a third site is worth its time
+        ((0.0, 0.2), 0.002, 2),  # the last round did better than any projection: its cohort stays
+        ((0.2, 0.2), 0.0, 3),
+    ],
+)
+def test_the_realized_efficiency_of_the_last_cohort_decides_whether_it_changes(
+    view, history, accuracies, realized, vote
+):
+    """Rounds of 100 s, k_r = 2, g = 0.1 over two rounds in all cases: E(k) is 0.001 (k / 2) ln 3 / ln(1 + k), but E(2)
+    what the last round gained per second. Without this feedback it is always 0.001, and the vote 3."""
+    sites, policy = view(np.ones(4), [90, 90, 90, 290]), PowerTrip(gain="realized")
+    past = history(*((2, 0, accuracy) for accuracy in accuracies))
+    candidates = policy.select(sites, past, None).candidates
+    shape = np.array([1, 2, 3, 4]) / 2 * np.log(3) / np.log([2, 3, 4, 5])
+    expected = 0.001 * shape / [1, 1, 1, 3]
+    expected[1] = realized
+    assert candidates.efficiency == pytest.approx(expected) and candidates.vote == vote
+    assert PowerTrip().select(sites, past, None).candidates.vote == 3
+
+
+def test_a_last_round_without_an_evaluation_realized_nothing_to_compare_with(view, history):
+    sites, past = view(np.ones(4), [90, 90, 90, 290]), history((2, 0, 0.2), (2, 0, None))
+    weighed = [PowerTrip(gain=gain).select(sites, past, None).candidates for gain in ("scaled", "realized")]
+    assert weighed[0].efficiency.tolist() == weighed[1].efficiency.tolist()
+
+
 def test_the_measured_gain_weighs_sites_as_goodput_does(history):
     """nu = 8 by the last round's 4 sites, and the curvature is 2/3, hence c = 0.5: the slowdown of k of 10 sites is 1 +
     0.5 x 8 (10 - k) / 9 / k."""

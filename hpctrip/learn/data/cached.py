@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import digest, named_path, replace_file
@@ -34,10 +35,8 @@ def cache_dir() -> Path:
     neither, as in a container with a user id of its own, or where HPCTRIP_CACHE names no folder."""
     if named := os.environ.get("HPCTRIP_CACHE"):
         return named_path(named, "HPCTRIP_CACHE")
-    import pooch  # heavy
-
     with suppress(RuntimeError):
-        if (folder := Path(pooch.os_cache("hpctrip"))).is_absolute():
+        if (folder := platformdirs.user_cache_path("hpctrip")).is_absolute():
             return folder
     raise InputError(
         "the cache of prepared data",

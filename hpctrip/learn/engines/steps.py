@@ -331,7 +331,9 @@ class AutogradStep(Step):
     def __init__(self, model: nn.Module, loss: Callable, work: LocalWork, precision: Precision = "float32"):
         self.model, self.loss, self.work, self.precision = model, loss, work, precision
         for p in model.parameters():
-            p.data = channels_last(p.data)
+            # frozen ones stay where they are, as in a mapped file, unless their layout is slow
+            if p.requires_grad or p.dim() == 4 or not p.is_contiguous():
+                p.data = channels_last(p.data)
         super().__init__([p for p in model.parameters() if p.requires_grad])
         self.buffers = [*buffers(model)]
         self.rule = RULES[work.optimizer](self.weights, work)

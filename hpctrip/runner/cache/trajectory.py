@@ -191,11 +191,11 @@ class CacheFiles:
         """Write a round. Raises as `replace_file`."""
         arrays = history_arrays(History((replace(cached.row, candidates=None),)))
         header = {"key": key, "params_digest": cached.params_digest}
-        self._write(self._path(key, ROUND), _ROUND_FILE.pack(header, arrays))
+        self._write(self._path(key, ROUND), b"".join(_ROUND_FILE.pack(header, arrays)))
 
     def write_model(self, key: str, model: Model) -> None:
         """Write the model after the round of this key. Raises as `replace_file`."""
-        self._write(self._path(key, STATE), _STATE_FILE.pack({"key": key}, model.arrays()))
+        self._write(self._path(key, STATE), b"".join(_STATE_FILE.pack({"key": key}, model.arrays())))
 
     def make_room(self) -> None:
         """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY."""

@@ -38,10 +38,12 @@ class DynamicCount(Component):
     """w: maximum change of k in one round."""
     patience_rounds: int = Field(3, ge=1)
     """Consecutive votes for fewer sites before the cohort shrinks."""
-    gain: Literal["scaled", "log", "measured"] = "scaled"
+    gain: Literal["scaled", "log", "realized", "measured"] = "scaled"
     """dA(k). scaled: g (k / k_r) ln(1 + k_r) / ln(1 + k). log: g ln(1 + k) / ln(1 + k_r), whose normaliser does not
-    depend on k: it stalls at 13 to 27 of 100 sites and cannot reproduce Fig. 10. measured, not in the paper: g s(k_r)
-    / s(k) with the slowdown s of k sites that `goodput` derives from measured noise and curvature (sim/noise.py)."""
+    depend on k: it stalls at 13 to 27 of 100 sites and cannot reproduce Fig. 10. realized: as scaled, but dA(k_r) = E_r
+    T(k_r): the last cohort, if it was evaluated, has the efficiency E_r of its round (Eq. 5), with which projections of
+    other k are compared ("compared to the previously measured performance", Sec. 4). measured, not in the paper:
+    g s(k_r) / s(k) with the slowdown s of k sites that `goodput` derives from measured noise and curvature."""
     trend_rounds: int = Field(5, ge=1)
     """Number of last rounds over which g_r is the mean accuracy gain per round."""
     min_gain: float = Field(1e-4, gt=0)
@@ -85,8 +87,10 @@ class DynamicCount(Component):
         in_time, before = prefix_in_time(sites, order[: k[-1]])[k - 1], num_sites
         if np.isfinite(sites.deadline_s) and history.last:  # late updates brought nothing
             before = max(1, int(np.isin(history.last.cohort.status, _BACK).sum()))
-        if self.gain == "scaled":
+        if self.gain in ("scaled", "realized"):
             gain = trend * (in_time / before) * np.log1p(before) / np.log1p(np.maximum(in_time, 1))
+            if self.gain == "realized" and history.last and history.last.eval_seen:
+                gain = np.where(k == num_sites, history.last.efficiency * round_s, gain)
         elif self.gain == "log":
             gain = trend * np.log1p(in_time) / np.log1p(before)
         else:

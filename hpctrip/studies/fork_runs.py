@@ -1,0 +1,79 @@
+"""The fork server of a study: its runs start in processes that have loaded what a run needs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+
+from hpctrip.base.fork_server import Forked, Request, serve
+
+
+class RunServer:
+    """Forks processes for the runs of this process's studies, as long as it lives. The server starts with the first."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen | None = None
+        self._folder = ""
+        self._lifeline = -1
+
+    def fork(self, request: Request, log: int) -> Forked:
+        """A process that executes the command `request.arguments`; one of hpctrip's is not loaded anew. Its output goes
+        to the open file `log`. Raises OSError where none can be forked."""
+        with open(os.devnull) as nothing:
+            files = [nothing.fileno(), log, log]
+            if self._process is None:
+                self._start(request)
+            try:
+                return Forked(self._address, request, files)
+            except OSError:  # it has been killed
+                self.close()
+                self._start(request)
+                return Forked(self._address, request, files)
+
+    def close(self) -> None:
+        """End the server. Its children go on."""
+        if self._process is not None:
+            os.close(self._lifeline)
+            os.remove(self._address)
+            os.rmdir(self._folder)
+            self._process = None
+
+    @property
+    def _address(self) -> str:
+        return os.path.join(self._folder, "socket")
+
+    def _start(self, request: Request) -> None:
+        self._folder = tempfile.mkdtemp(prefix="hpctrip-")
+        lifeline, self._lifeline = os.pipe()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self._address)
+            listener.listen()
+            files = listener.fileno(), lifeline
+            text = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main{files}"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", text],
+                stdin=subprocess.DEVNULL,
+                pass_fds=files,
+                env=dict(request.environment),
+            )
+        os.close(lifeline)
+
+
+RUN_SERVER = RunServer()
+"""The server of this process."""
+atexit.register(RUN_SERVER.close)
+
+
+def main(listener: int, lifeline: int) -> None:
+    """The main function of the server process and of those that it forks."""
+    from hpctrip.runner.preload import preload
+
+    request, _ = serve(socket.socket(fileno=listener), lifeline, preload)
+    if request.arguments[0] != "hpctrip":
+        os.execvp(request.arguments[0], request.arguments)
+    runpy.run_module("hpctrip", run_name="__main__", alter_sys=True)

@@ -1,0 +1,181 @@
+"""The ranks of a machine start from one import, and live and die as if each had been launched by itself."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from processes import check_nothing_runs, processes_of
+
+from hpctrip.ranks.start import VARIABLE
+from hpctrip.ranks.watchdog.guardian import LIMIT
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(sys.platform != "linux", reason="shared starts are for Linux"),
+]
+ROOT = Path(__file__).parents[2]
+SHARED, ALONE = {VARIABLE: "1"}, {VARIABLE: "0"}
+TELLS = """
+import os
+from pathlib import Path
+from hpctrip.ranks.launched import launched_rank
+facts = os.getppid(), sorted(os.sched_getaffinity(0)), os.environ.get("OWN")
+(Path(os.environ["FACTS"]) / str(launched_rank())).write_text(repr(facts))
+"""
+FOREVER = ("-o", "stop.max_rounds=100000", "-o", "workload.test_samples=10")
+
+
+@pytest.fixture
+def facts(launch, tiny, tmp_path):
+    """`facts(env, flags) -> ({rank: what a plug-in finds there}, number of processes that have imported torch)`."""
+
+    def run(env=SHARED, flags=()):
+        folder = tmp_path / f"facts{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        plugin = folder / "plugin.py"
+        plugin.write_text(TELLS)
+        env = {**env, "FACTS": str(folder), "PYTHONPROFILEIMPORTTIME": "1"}
+        ended = launch(
+            3, tiny, "--plugin", plugin, "--out", folder / "run.h5", "--overwrite", env=env, flags=flags
+        )
+        assert ended.code == 0, ended.err
+        found = {int(file.name): eval(file.read_text()) for file in folder.glob("[0-9]")}
+        return found, sum(line.split("|")[-1].strip() == "torch" for line in ended.err.splitlines())
+
+    return run
+
+
+def wrapper(tmp_path, *lines):
+    """A shell script that does something as each rank, and then becomes it."""
+    file = tmp_path / "wrapper.sh"
+    rank = "rank=${PMI_RANK:-$OMPI_COMM_WORLD_RANK}"
+    file.write_text("\n".join(["#!/bin/bash", rank, *lines, 'exec "$@"', ""]))
+    file.chmod(0o755)
+    return [str(file)]
+
+
+def test_the_ranks_of_a_machine_import_torch_once(facts):
+    shared, imports = facts(SHARED)
+    assert imports == 1 and len({parent for parent, *_ in shared.values()}) == 1
+    alone, imports = facts(ALONE)
+    assert imports == 3
+    assert [rank[1:] for _, rank in sorted(shared.items())] == [rank[1:] for _, rank in sorted(alone.items())]
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="one processor")
+def test_each_rank_has_the_processors_that_the_launcher_gave_it(facts, tmp_path):
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    own = wrapper(tmp_path, f"if [ $rank = 1 ]; then taskset -cp {first} $$; else taskset -cp {last} $$; fi")
+    shared, imports = facts(SHARED, own)
+    assert imports == 1
+    assert {rank: processors for rank, (_, processors, _) in shared.items()} == {
+        0: [last],
+        1: [first],
+        2: [last],
+    }
+
+
+def test_a_rank_whose_environment_differs_imports_for_itself(facts, tmp_path):
+    shared, imports = facts(SHARED, wrapper(tmp_path, "export OWN=$(($rank / 2))"))
+    assert imports == 2
+    assert [own for _, (_, _, own) in sorted(shared.items())] == ["0", "0", "1"]
+
+
+TORCH = """
+import os, signal, sys, time
+if not os.path.exists({mark!r}):
+    open({mark!r}, "w").close()
+    {fault}
+sys.path.remove({folder!r})
+del sys.modules["torch"]
+import torch
+"""
+
+
+def broken_once(folder, fault):
+    """An environment in which the first import of torch goes wrong, that of the server."""
+    folder = folder / "broken"
+    folder.mkdir()
+    (folder / "torch.py").write_text(TORCH.format(mark=str(folder / "mark"), folder=str(folder), fault=fault))
+    return {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+
+
+@pytest.mark.parametrize("fault", ["os.kill(os.getpid(), signal.SIGKILL)", "raise ImportError('no torch')"])
+def test_ranks_import_for_themselves_where_the_server_dies_before_it_forks(launch, tiny, tmp_path, fault):
+    ended = launch(3, tiny, "--out", tmp_path / "run.h5", env=broken_once(tmp_path, fault))
+    assert ended.code == 0 and ended.err == ""
+
+
+def test_a_server_that_never_comes_through_its_imports_ends_the_job_and_is_named(launch, tiny, tmp_path):
+    env = broken_once(tmp_path, "time.sleep(1000)") | {LIMIT: "3", "MARK": str(tmp_path)}
+    ended = launch(2, tiny, "--out", tmp_path / "run.h5", env=env)
+    assert ended.code != 0
+    assert ended.report[0].startswith("hpctrip: rank 0 ")
+    assert ended.report[0].endswith("this rank loads Python packages")
+    check_nothing_runs(str(tmp_path))
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def job(launch, tiny, tmp_path):
+    """(mpirun, processes by their part) of a job of three ranks that is in its rounds, and would go on for long."""
+    out = tmp_path / "run.h5"
+    process = launch.start(3, tiny, *FOREVER, "--out", out, env={"MARK": str(tmp_path)})
+    for _ in process.stdout:
+        if out.exists():
+            break
+    ranks = launch.ranks(process)
+    server = parent(ranks[0])
+    launched = [pid for pid in processes_of(process.pid) if parent(pid) == parent(parent(server))]
+    assert len(launched) == len(ranks) == 3 and {parent(pid) for pid in ranks} == {server}
+    yield (
+        process,
+        {
+            "mpirun": process.pid,
+            "the launcher's process on this machine": parent(launched[0]),
+            "the first launched process": launched[0],
+            "the launched process of a host": launched[2],
+            "the fork server": server,
+            "rank 0": ranks[0],
+            "rank 2": ranks[2],
+        },
+    )
+    launch.kill(process)
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [
+        "mpirun",
+        "the launcher's process on this machine",
+        "the first launched process",
+        "the launched process of a host",
+        "the fork server",
+        "rank 0",
+        "rank 2",
+    ],
+)
+def test_nothing_is_left_of_a_job_of_which_one_process_is_killed(job, killed, tmp_path):
+    process, parts = job
+    os.kill(parts[killed], signal.SIGKILL)
+    check_nothing_runs(str(tmp_path))
+    assert process.wait(20) != 0
+    if killed.startswith("rank"):
+        name = f"hpctrip: {killed} on {os.uname().nodename}: its process {parts[killed]} died by SIGKILL"
+        assert process.stderr.read().count(name) == 1
+
+
+@pytest.mark.parametrize("told", ["the first launched process", "the launched process of a host"])
+def test_a_signal_to_a_launched_process_reaches_its_rank(job, told, tmp_path):
+    process, parts = job
+    os.kill(parts[told], signal.SIGUSR2)
+    assert process.wait(60) == 85
+    rank = 0 if told == "the first launched process" else 2
+    assert f"SIGUSR2 received by rank {rank}" in process.stderr.read()
+    check_nothing_runs(str(tmp_path))
