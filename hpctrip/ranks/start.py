@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.fork_server import SIGNALS, Forked, Request, readable, serve
-from hpctrip.ranks.launched import launched_rank
+from hpctrip.base.process import launched_rank
 from hpctrip.ranks.watchdog.guardian import LOADING, SHARING, Guardian
 
 VARIABLE = "HPCTRIP_SHARED_START"

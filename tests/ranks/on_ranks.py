@@ -18,10 +18,10 @@ import torch
 
 import hpctrip.api  # noqa: F401  every registry is there
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import launched_rank, launched_size
 from hpctrip.config import component
 from hpctrip.ranks import node
 from hpctrip.ranks.base import EndedByAggregator, Ranks, build_collectively
-from hpctrip.ranks.launched import launched_rank, launched_size
 
 ROW = node.ROW_BYTES // 8
 LENGTHS = [1, node.SPLIT_BYTES // 8 - 1, node.SPLIT_BYTES // 8, ROW, ROW + 1, 2 * ROW + 7]

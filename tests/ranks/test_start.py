@@ -20,7 +20,7 @@ SHARED, ALONE = {VARIABLE: "1"}, {VARIABLE: "0"}
 TELLS = """
 import os
 from pathlib import Path
-from hpctrip.ranks.launched import launched_rank
+from hpctrip.base.process import launched_rank
 facts = os.getppid(), sorted(os.sched_getaffinity(0)), os.environ.get("OWN")
 (Path(os.environ["FACTS"]) / str(launched_rank())).write_text(repr(facts))
 """
