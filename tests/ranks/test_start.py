@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -81,6 +82,22 @@ def test_a_rank_whose_environment_differs_imports_for_itself(facts, tmp_path):
     shared, imports = facts(SHARED, wrapper(tmp_path, "export OWN=$(($rank / 2))"))
     assert imports == 2
     assert [own for _, (_, _, own) in sorted(shared.items())] == ["0", "0", "1"]
+
+
+ASKS = """
+import torch
+def asked(*_):
+    raise AssertionError("CUDA cannot be used in a process forked from one that has asked for it")
+torch.cuda.is_available = torch.cuda.device_count = torch.cuda._lazy_init = asked
+from hpctrip.runner.preload import preload
+preload()
+import sys
+assert "mpi4py.MPI" not in sys.modules
+"""
+
+
+def test_nothing_asks_for_a_gpu_or_mpi_before_the_fork():
+    subprocess.run([sys.executable, "-c", ASKS], check=True, cwd=ROOT)
 
 
 TORCH = """
