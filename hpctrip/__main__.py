@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
 from hpctrip.ranks.start import share_start
 
+ON_RANKS = ("run", "resume", "retime", "study")
+"""Commands that a launcher starts on several ranks, besides the name of an input file, which means `run`."""
+
 
 def main() -> NoReturn:
     """Entry point: run the command line, where it can in a process that has loaded large packages already."""
-    share_start(_preload)
+    if all(word in ON_RANKS or word.endswith(".toml") for word in sys.argv[1:2]):
+        share_start(_preload)
     from hpctrip.cli.main import main
 
     main()
