@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from processes import check_nothing_runs, processes_of
 
+from hpctrip import __main__
 from hpctrip.ranks.start import VARIABLE
 from hpctrip.ranks.watchdog.guardian import LIMIT
 
@@ -63,6 +65,17 @@ def test_the_ranks_of_a_machine_import_torch_once(facts):
     alone, imports = facts(ALONE)
     assert imports == 3
     assert [rank[1:] for _, rank in sorted(shared.items())] == [rank[1:] for _, rank in sorted(alone.items())]
+
+
+@pytest.mark.parametrize(
+    ("words", "shares"), [((), True), (("smoke",), True), (("resume", "a.h5"), True), (("keys",), False)]
+)
+def test_commands_that_run_on_ranks_share_the_start(words, shares, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["hpctrip", *words])
+    monkeypatch.setattr(__main__, "share_start", share := Mock())
+    monkeypatch.setattr("hpctrip.cli.main.main", Mock())
+    __main__.main()
+    assert share.called == shares
 
 
 @pytest.mark.skipif(os.cpu_count() < 2, reason="one processor")
