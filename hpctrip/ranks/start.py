@@ -84,12 +84,14 @@ def _facts() -> dict[str, str]:
     """What a process and its successor have in common only if the server has it, too."""
     environment = sorted(item for item in os.environ.items() if not item[0].startswith(OWN_VARIABLES))
     namespaces = sorted((path.name, os.readlink(path)) for path in Path("/proc/self/ns").iterdir())
+    maps = Path("/proc/self/numa_maps")
     return {
         "command": repr((sys.executable, sys.orig_argv)),
         "environment": repr(environment),
         "limits": Path("/proc/self/limits").read_text(),
         "groups": Path("/proc/self/cgroup").read_text(),
         "namespaces": repr(namespaces),
+        "memory policy": maps.read_text().split(maxsplit=2)[1] if maps.exists() else "",
         "niceness": str(os.getpriority(os.PRIO_PROCESS, 0)),
     }
 
