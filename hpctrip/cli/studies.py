@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import launched_rank, refuse_launcher
 from hpctrip.base.text import printable
 from hpctrip.cli.arguments import (
     FILE,
@@ -25,7 +26,6 @@ from hpctrip.cli.arguments import (
     site_options,
     store_option,
 )
-from hpctrip.ranks.launched import launched_rank, refuse_launcher
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 if TYPE_CHECKING:
