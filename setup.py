@@ -80,6 +80,7 @@ setup(
                 "inputs/*.toml",
                 "inputs/*/*.toml",
                 "inputs/new/*.py",
+                "inputs/worlds/*.csv",
                 "slurm/*.sh",
                 "py.typed",
             ),

@@ -7,8 +7,9 @@ on a CPU it is CPU time that is measured, so that a busy machine hurts less; sti
 seconds. Before any time is compared, all but bfloat16 must have trained the same models.
 
 The last column is the rate of floating-point operations as a share of a large matrix product's, which takes turns with
-them. `--trials` adds what a model without a hand-written step might gain from: `torch.compile` (needs a C++ compiler)
-and bfloat16 (fast where the processor has AVX512-BF16 or AMX).
+them: on a CPU that of the faster of two libraries (ceilings.py), in CPU seconds, too. Its rate is below the table.
+`--trials` adds what a model without a hand-written step might gain from: `torch.compile` (needs a C++ compiler) and
+bfloat16 (fast where the processor has AVX512-BF16 or AMX).
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from hpctrip.learn.engines.steps import AutogradStep
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task
+
+GEMM = "a large matrix product"
 
 
 def contenders(task: Task, work: LocalWork, device: str, trials: bool) -> dict[str, Callable]:
@@ -65,7 +68,7 @@ def measure(
     shape: Shape, num_sites: int, num_samples: int, repeats: int, device: str, trials: bool
 ) -> pd.DataFrame:
     """Seconds and share of a matrix product's rate, one row a round of each contender, `repeats` of each, after one
-    round that warms up and checks the result."""
+    round that warms up and checks the result; in the rows of GEMM, that rate."""
     draw = np.random.default_rng(0)
     task = shape.task(num_sites * num_samples, draw)
     torch.manual_seed(0)
@@ -82,6 +85,7 @@ def measure(
     rows = []
     for _ in range(repeats):
         gemm = gemm_flops(device)
+        rows.append((GEMM, 0.0, gemm))
         for name, train in rivals.items():
             began = clock()
             train(params, sites)[-1].sum().item()  # .item() waits for a GPU
@@ -108,7 +112,8 @@ def main(shapes: tuple[str, ...], sites: int, samples: int, repeats: int, device
         rounds = measure(SHAPES[shape], sites, samples, repeats, device, trials)
         medians = rounds.groupby("engine", sort=False).median()
         least = rounds.groupby("engine", sort=False)["seconds"].min()
-        for name, (median, share) in medians.iterrows():
+        table.caption = f"a large matrix product: {medians.loc[GEMM, 'share'] / 1e9:.0f} GFLOP/s"
+        for name, (median, share) in medians.drop(GEMM).iterrows():
             ratio = median / medians.loc["plain", "seconds"]
             table.add_row(shape, name, f"{median:.3f}", f"{least[name]:.3f}", f"{ratio:.2f}", f"{share:.2f}")
     Console().print(table)

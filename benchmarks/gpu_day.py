@@ -9,7 +9,7 @@ the parts printed, DIR/profiles.txt torch's profiles. At the end stand the targe
 
 What it needs: this checkout, Python from 3.11 up, torch from 2.6 up, numpy and pydantic; no network, no MPI, no
 installation of hpctrip. Whole runs need the packages that hpctrip itself needs, which are named below. What the machine
-lacks is carried as wheels: see docs/howto/gpu_day.md. `--device cpu --small` is a dry run of everything, `--list` only
+lacks is carried as wheels: see benchmarks/README.md. `--device cpu --small` is a dry run of everything, `--list` only
 says what would run here.
 """
 

@@ -70,7 +70,7 @@ MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"i
 
 def suicide(plan: dict) -> None:
     """Arrange for this process to kill itself at the planned moment; called in the rank, before hpctrip starts."""
-    from hpctrip.ranks.launched import launched_rank
+    from hpctrip.base.process import launched_rank
 
     if launched_rank() != plan["rank"]:
         return

@@ -36,10 +36,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import hpctrip
+from hpctrip.base.process import launched_rank, launched_size
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
-from hpctrip.ranks.launched import launched_rank, launched_size
 from hpctrip.runner import loop
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.host import Host

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import NoReturn
 
 from hpctrip.ranks.start import share_start
 
+ON_RANKS = ("run", "resume", "retime", "study")
+"""Commands that a launcher starts on several ranks, besides the name of an input, which means `run`."""
+
 
 def main() -> NoReturn:
     """Entry point: run the command line, where it can in a process that has loaded large packages already."""
-    share_start(_preload)
+    if all(word in ON_RANKS or word.endswith(".toml") or _is_shipped(word) for word in sys.argv[1:2]):
+        share_start(_preload)
     from hpctrip.cli.main import main
 
     main()
+
+
+def _is_shipped(name: str) -> bool:
+    """Whether an input file of this name is part of the package."""
+    return Path(__file__).with_name("inputs").joinpath(f"{name}.toml").is_file()
 
 
 def _preload() -> None:

@@ -24,10 +24,10 @@ import torch
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import user_path
+from hpctrip.base.process import refuse_launcher
 from hpctrip.base.text import unknown_name
 from hpctrip.cluster import results
 from hpctrip.config.inputs import inline_toml
-from hpctrip.ranks.launched import refuse_launcher
 from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.show import show

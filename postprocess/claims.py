@@ -48,7 +48,9 @@ def write_readings(study: Study, axis: str, of: str) -> list[str]:
 @click.command(help=__doc__.partition("\n\n")[0])
 @click.argument("folders", nargs=-1, required=True, metavar="STUDY_FOLDER...")
 @click.option("--to", metavar="DIR", help="Folder of claims.md (default: that of the first study).")
-@click.option("--preface", metavar="FILE.md", help="Markdown text to put under the title.")
+@click.option(
+    "--preface", metavar="FILE.md", help="Markdown text to put under the title, or an earlier page with one."
+)
 @click.option(
     "--readings", "axis", metavar="AXIS", help="Check the claims for every label of this axis of one study."
 )
@@ -70,7 +72,7 @@ def main(
     if axis is not None:
         lines = [line for study in studies for line in write_readings(study, axis, of)]
     else:
-        text = read_text(preface).strip() if preface else ""
+        text = page.preface_of(read_text(preface)) if preface else ""
         findings = page.check_claims(studies)
         lines = write_page(findings, studies, target, text)
         lines = [json_text(page.rows_of(findings))] if form == "json" else [printable(x, 1000) for x in lines]

@@ -291,10 +291,10 @@ class Launcher:
         envs: dict[str, dict[str, str]] | None = None,
         **options,
     ) -> Launched:
-        """One launch for several command lines of hpctrip, {name: words}: each rank loads its packages once. Those with
+        """One launch for several command lines of hpctrip, {name: words}: packages are loaded once. Those with
         an environment of their own are in `envs`; what breaks a rank down ends the launch, so it comes last."""
         listed = [[name, [*map(str, words)], (envs or {}).get(name, {})] for name, words in commands.items()]
-        script = ROOT / "tests/ranks/on_ranks.py"
+        script = ROOT / "tests/ranks/shared_on_ranks.py"
         ended = self(n, folder, json.dumps(listed), script=script, **options)
         return Launched(folder, ended, time.time())
 

@@ -26,6 +26,13 @@ def test_exchange_runs_the_programs_own_loop(launch):
     assert "a round of the program, nothing trained" in ended.out
 
 
+@pytest.mark.mpi
+def test_start_measures_every_command(launch):
+    ended = launch(0, "--turns", 1, "--ranks", "2", script=BENCHMARKS / "start.py")
+    assert ended.code == 0, ended.err
+    assert len(re.findall(r" [\d.]+ s$", ended.out, re.MULTILINE)) == 5
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("n", [0, pytest.param(3, marks=pytest.mark.mpi)])
 def test_large_models_watches_the_rounds_of_every_rank(launch, n):

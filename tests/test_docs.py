@@ -43,7 +43,7 @@ FILES = {
 def commands(page):
     """The arguments of every command line of hpctrip in it. A variable of the shell counts as 0."""
     page = re.sub(r"\\\n *", "", page)
-    blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     code = [line for block in blocks for line in block.splitlines()]
     code += re.findall(r"^    .*|`[^`\n]+`", page, re.MULTILINE)
     for line in code:
@@ -106,14 +106,9 @@ def test_every_command_of_the_docs_is_understood(words, folder):
 
 
 @pytest.mark.parametrize("name", sorted(name for name in FILES if name.startswith("example_")))
-def test_the_examples_of_the_gallery_run(name, folder, capsys):
+def test_the_examples_of_the_library_run(name, folder, capsys):
     exec(FILES[name], {})
     assert capsys.readouterr().out
-
-
-def test_the_gallery_has_six_short_examples():
-    lengths = {name: len(text.splitlines()) for name, text in FILES.items() if name.startswith("example_")}
-    assert len(lengths) == 6 and max(lengths.values()) <= 12, lengths
 
 
 def test_the_policy_the_power_model_and_the_partition_of_the_docs_run(folder, trained):
@@ -157,7 +152,7 @@ def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
 
 def test_the_power_of_the_docs_is_that_of_its_sites(folder, hpctrip):
     page = PAGES["docs/howto/power.md"]
-    first, used = commands(page)
+    first, used, *_ = commands(page)
     assert re.findall("^    (# .*)", page, re.MULTILINE) == re.findall(
         "^# .*", hpctrip(*first).out, re.MULTILINE
     )
@@ -218,6 +213,9 @@ def test_the_python_of_the_docs_runs(folder, capsys):
     exec("import hpctrip\n" + FILES["again.py"], {})
     exec("import hpctrip\n" + FILES["cluster.py"], {})
     exec(FILES["read.py"], {})
+    (folder / "docs").symlink_to(ROOT / "docs")
+    exec(FILES["start.py"], {})
+    assert (folder / "when_to_start.png").exists()
     assert "held-out accuracy of the global model" in capsys.readouterr().out
 
 
@@ -242,12 +240,19 @@ def test_every_key_that_a_page_names_exists(name):
     tables = "|".join(name for name in root.model_fields if name != "name")
     named = set(re.findall(rf"(?<![\w./])({tables})\.(?!(?:py|toml|h5|md|csv)\b)(\w+)", text))
     own = {
-        "docs/howto/own_workload.md": {("workload", "samples")},
-        "docs/howto/own_power_model.md": {("power", "night")},
-        "docs/howto/own_callback.md": {("callbacks", "plateau")},
+        "docs/howto/components.md": {("workload", "samples"), ("power", "night"), ("callbacks", "plateau")},
         "docs/howto/data.md": {("power", "draw")},  # of nvidia-smi
     }.get(name, set())
     assert not {(table, key) for table, key in named - own if key not in words_of(table, root)}
+
+
+@pytest.mark.parametrize("world", sorted(ROOT.glob("inputs/worlds/*.toml")), ids=lambda path: path.stem)
+def test_every_world_is_valid_over_a_scenario_and_names_the_origin_of_its_values(world, folder, hpctrip):
+    checked = hpctrip("check", "inputs/emnist_dynamic.toml", f"inputs/worlds/{world.name}")
+    assert checked.code == 0, checked.err
+    head = world.read_text().partition("[")[0]
+    tables = set(re.findall(rf"inputs/worlds/({world.stem}\w*\.csv)", world.read_text()))
+    assert tables and all(name in head for name in tables)
 
 
 @pytest.mark.parametrize(

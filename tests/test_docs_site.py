@@ -24,7 +24,7 @@ def test_every_page_is_there(site):
     from mkdocs.config import load_config
 
     excluded = load_config(str(ROOT / "mkdocs.yml")).exclude_docs.match_file
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "README.md"]
+    pages = (ROOT / "docs").rglob("*.md")
     for page in (path for path in pages if not excluded(path.relative_to(ROOT / "docs").as_posix())):
         name = page.relative_to(ROOT / "docs").with_suffix("")
         assert (site / (name if name.name != "index" else name.parent) / "index.html").is_file(), name

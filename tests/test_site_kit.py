@@ -1,4 +1,4 @@
-"""docs/site: the images' recipes can be read and copy what an installation needs; the notes name what exists."""
+"""docs/site, and the page about clusters: the images' recipes can be read and copy what an installation needs."""
 
 import json
 import re
@@ -8,11 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "docs" / "site"
-NOTES = sorted(SITE.glob("*.md"))
+NOTES = ROOT / "docs" / "howto" / "cluster.md"
 INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "ENV", "WORKDIR", "ENTRYPOINT"}
 SECTIONS = {"files", "post", "environment", "runscript", "test", "help"}
 
@@ -87,13 +85,12 @@ def test_what_the_images_copy_is_all_that_an_installation_needs(tmp_path):
     assert (tmp_path / "hpctrip" / "inputs" / "smoke.toml").is_file()
 
 
-@pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
-def test_notes_name_files_variables_and_keys_that_exist(note):
+def test_the_page_names_files_variables_and_keys_that_exist():
     from hpctrip.runner.experiment import Experiment
 
-    text = note.read_text()
-    for name in re.findall(r"\]\(([^):]+)\)", text):
-        assert (SITE / name).exists(), name
+    text = NOTES.read_text()
+    for name in re.findall(r"\]\(([^):#]+)[)#]", text):
+        assert (NOTES.parent / name).exists(), name
     ours = "".join(path.read_text() for path in [*ROOT.glob("hpctrip/*/**/*.py"), *ROOT.glob("slurm/*.sh")])
     for name in re.findall(r"\bHPCTRIP_\w+", text):
         assert name in ours or name.removeprefix("HPCTRIP_").lower() in ours, name
@@ -101,11 +98,10 @@ def test_notes_name_files_variables_and_keys_that_exist(note):
         assert key in Experiment.model_fields[table].annotation.model_fields, f"{table}.{key}"
 
 
-@pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
-def test_commands_in_the_notes_are_understood(note):
+def test_commands_of_the_page_are_understood():
     from hpctrip.cli.main import cli
 
-    text = note.read_text().replace("\\\n", " ")
+    text = NOTES.read_text().replace("\\\n", " ")
     commands = re.findall(r"(?:^ {4}|\n)[^`\n]*python -m hpctrip ([^\n`|&#]+)", text, re.MULTILINE)
     for command in commands:
         name, *rest = shlex.split(re.sub(r"\.\.\.$", "", command))

@@ -80,8 +80,8 @@ def tune(
     clocks of the GPU, if it supports them. Writes config layers for the tuned input (best_*.toml), all trials
     (trials.csv), their Pareto front (trials.png), and speed against power (curve.csv).
     """
+    from hpctrip.base.process import launched_size
     from hpctrip.ranks.base import device_name
-    from hpctrip.ranks.launched import launched_size
     from hpctrip.tune import report
     from hpctrip.tune.spaces import default_spaces, read_space
     from hpctrip.tune.trial import TrialRunner

@@ -17,6 +17,7 @@ import hpctrip
 from hpctrip.base import process
 from hpctrip.base.errors import HpctripError, blame
 from hpctrip.base.io import BestEffortStream, checked_output
+from hpctrip.base.process import launched_rank
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs, lists, results, studies
 from hpctrip.cli.arguments import DefaultsToRun, line_of_input
@@ -24,7 +25,6 @@ from hpctrip.cli.cluster import cluster
 from hpctrip.cli.device import gpu_settings, tune
 from hpctrip.cli.plot import plot
 from hpctrip.cli.run import run
-from hpctrip.ranks.launched import launched_rank
 
 
 @click.group(cls=DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})

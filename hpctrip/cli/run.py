@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import launched_rank, refuse_launcher
 from hpctrip.cli.arguments import FILE, input_options, out_option, overwrite_option, store_option
 from hpctrip.cli.studies import RESULTS, STARTS_RUNS, command_line, jobs_option, sweep_option
-from hpctrip.ranks.launched import launched_rank, refuse_launcher
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import refuse_launcher
 from hpctrip.base.text import counted, printable
 from hpctrip.cli.arguments import (
     FILE,
@@ -22,7 +23,6 @@ from hpctrip.cli.arguments import (
     plugins_option,
     site_options,
 )
-from hpctrip.ranks.launched import refuse_launcher
 
 if TYPE_CHECKING:
     from hpctrip.studies.study import Study

@@ -289,14 +289,19 @@ class Dirichlet(Partition):
         next_sample = np.cumsum(supply) - supply  # [K] start of the unused samples in by_label
         owner = np.full(len(label_of), NOBODY)
         while wanted.any():
-            sites = np.flatnonzero(wanted)
-            left = mix[sites] * (supply > 0)
-            total = left.sum(axis=1, keepdims=True)
-            # A mix may hold nothing of the labels that are left: such a site takes what there is.
-            left = np.where(total > _NEGLIGIBLE, left / np.maximum(total, _NEGLIGIBLE), supply / supply.sum())
-            drawn = rng.multinomial(wanted[sites], left)  # [sites, K]
-            for label in np.flatnonzero(drawn.any(axis=0)):
-                takers = np.repeat(sites, drawn[:, label])
+            sites, wishes = np.flatnonzero(wanted), []
+            for part in _parts(sites):
+                left = mix[part] * (supply > 0)
+                # A mix may hold nothing of the labels that are left: such a site takes what there is.
+                left[left.sum(axis=1) <= _NEGLIGIBLE] = supply
+                left /= left.sum(axis=1, keepdims=True)
+                drawn = rng.multinomial(wanted[part], left)  # [part, K]
+                index, label = np.nonzero(drawn)
+                wishes.append(np.stack([label, part[index], drawn[index, label]]))
+            wished = np.concatenate(wishes, axis=1)  # [3, n]: label, site, number
+            wished = wished[:, np.argsort(wished[0], kind="stable")]
+            for group in np.split(wished, np.flatnonzero(np.diff(wished[0])) + 1, axis=1):
+                label, takers = group[0, 0], np.repeat(group[1], group[2])
                 if len(takers) > supply[label]:
                     takers = rng.permutation(takers)[: supply[label]]
                 start = next_sample[label]
@@ -339,11 +344,20 @@ def _dirichlet(
 
     log Gamma(a) = log Gamma(a + 1) + log(U) / a, U uniform (Marsaglia and Tsang 2000, Sec. 6).
     """
-    shape = (num, len(alpha))
-    log_gamma = np.log(rng.standard_gamma(alpha + 1, shape)) - rng.standard_exponential(shape) / alpha
-    log_gamma += np.log(scale)
-    weights = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights = rng.standard_gamma(alpha + 1, (num, len(alpha)))
+    for part in _parts(weights):
+        np.log(part, out=part)
+        part -= rng.standard_exponential(part.shape) / alpha
+        part += np.log(scale)
+        part -= part.max(axis=1, keepdims=True)
+        np.exp(part, out=part)
+        part /= part.sum(axis=1, keepdims=True)
+    return weights
+
+
+def _parts(rows: np.ndarray) -> list[np.ndarray]:
+    """Views of an array of many sites, a few at a time, whose label mixes stay in the cache. Draws are the same."""
+    return np.array_split(rows, range(2048, len(rows), 2048))
 
 
 def random_rank(owner: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -5,9 +5,9 @@ of a machine starts a fork server, which imports it once, and every launched pro
 process with its streams, environment, processors and connection to the launcher, which goes on as the rank and calls
 MPI_Init. The launched process waits, hands on signals, and ends as its successor does.
 
-The command line does so under launchers that are known to bear it: MPICH's hydra and its relatives, and Open MPI's
-mpirun. Elsewhere, as under srun, and where a rank differs from the first one in what a successor cannot take over, each
-rank imports for itself.
+A program calls `share_start` before its other imports, as the command line does. It works under launchers that are
+known to bear it: MPICH's hydra and its relatives, and Open MPI's mpirun. Elsewhere, as under srun, and where a rank
+differs from the first one in what a successor cannot take over, each rank imports for itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.fork_server import SIGNALS, Forked, Request, readable, serve
-from hpctrip.ranks.launched import launched_rank
+from hpctrip.base.process import launched_rank
 from hpctrip.ranks.watchdog.guardian import LOADING, SHARING, Guardian
 
 VARIABLE = "HPCTRIP_SHARED_START"
@@ -39,8 +39,6 @@ PARENT_S = 2.0
 """Seconds between two looks whether the launcher lives."""
 READ_S = 0.5
 """Seconds within which the launcher should read a message."""
-COMMANDS = ("run", "resume", "retime", "study")
-"""Commands that run on ranks, besides the name of an input file."""
 OWN_VARIABLES = ("PMI", "MPI_", "MPIR_", "HYDI_", "OMPI_", "PRTE_", "CUDA_VISIBLE_DEVICES")
 """Beginnings of the environment variables in which ranks of one machine may differ: nothing reads them in an import."""
 
@@ -49,7 +47,7 @@ def share_start(prepare: Callable[[], None]) -> None:
     """Return as a process forked from one that has called `prepare`, or where that cannot be shared as the same
     process. The launched process of a rank that goes on elsewhere never returns."""
     job, index = _local_job()
-    if not job or os.environ.get(VARIABLE) == "0" or not _runs_on_ranks(sys.argv[1:2]):
+    if not job or os.environ.get(VARIABLE) == "0":
         return
     try:
         guardian = Guardian().__enter__()
@@ -82,21 +80,18 @@ def _local_job() -> tuple[str, int]:
     return "", 0
 
 
-def _runs_on_ranks(words: list[str]) -> bool:
-    """Whether a command line that begins with these words, one or none, runs a scenario."""
-    return all(word in COMMANDS or word.endswith(".toml") or word.startswith("-o") for word in words)
-
-
 def _facts() -> dict[str, str]:
     """What a process and its successor have in common only if the server has it, too."""
     environment = sorted(item for item in os.environ.items() if not item[0].startswith(OWN_VARIABLES))
     namespaces = sorted((path.name, os.readlink(path)) for path in Path("/proc/self/ns").iterdir())
+    maps = Path("/proc/self/numa_maps")
     return {
         "command": repr((sys.executable, sys.orig_argv)),
         "environment": repr(environment),
         "limits": Path("/proc/self/limits").read_text(),
         "groups": Path("/proc/self/cgroup").read_text(),
         "namespaces": repr(namespaces),
+        "memory policy": maps.read_text().split(maxsplit=2)[1] if maps.exists() else "",
         "niceness": str(os.getpriority(os.PRIO_PROCESS, 0)),
     }
 

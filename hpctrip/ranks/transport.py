@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import launched_size
 from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInResult
-from hpctrip.ranks.launched import launched_size
 
 if TYPE_CHECKING:
     from hpctrip.ranks.base import Ranks

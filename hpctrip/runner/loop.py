@@ -195,8 +195,9 @@ class Results:
         self.recorded_round = row.round
         with self.aggregator.host.wall.phase("record", row.round):
             try:
-                self.recorder.record(state.history)
-                self.checkpointer.remove_replaced()
+                if not state.stop_reason:  # else `close` writes it next
+                    self.recorder.record(state.history)
+                    self.checkpointer.remove_replaced()
             except HpctripError as error:
                 self._fail(error)
             if self.cache:

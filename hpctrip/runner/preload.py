@@ -10,6 +10,7 @@ MODULES = (
     "hpctrip.runner.progress",
     "hpctrip.runner.resume",
     "hpctrip.runner.session",
+    "numpy.ma",
 )
 """What a run imports, as far as it is the same for all. None of them starts MPI or CUDA."""
 

@@ -20,11 +20,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from hpctrip.base.errors import HpctripError
-from hpctrip.base.process import start_time
+from hpctrip.base.process import launched_rank, start_time
 from hpctrip.base.text import printable
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
-from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.rounds import History
 
 JOB_ENDS = "the job ends"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -39,8 +40,7 @@ class RunServer:
         """End the server. Its children go on."""
         if self._process is not None:
             os.close(self._lifeline)
-            os.remove(self._address)
-            os.rmdir(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
             self._process = None
 
     @property
@@ -54,12 +54,11 @@ class RunServer:
             listener.bind(self._address)
             listener.listen()
             files = listener.fileno(), lifeline
-            text = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main{files}"
             self._process = subprocess.Popen(
-                [sys.executable, "-c", text],
+                [sys.executable, "-P", "-m", __name__, *map(str, files)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=files,
-                env=dict(request.environment),
+                env={**request.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
         os.close(lifeline)
 
@@ -77,3 +76,7 @@ def main(listener: int, lifeline: int) -> None:
     if request.arguments[0] != "hpctrip":
         os.execvp(request.arguments[0], request.arguments)
     runpy.run_module("hpctrip", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_text, replace_file
+from hpctrip.base.process import launched_rank
 from hpctrip.base.text import printable
 from hpctrip.config.plugins import Extensions
-from hpctrip.ranks.launched import launched_rank
 from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.runner.experiment import Input, merge_layers, name_plugins, resolve
 from hpctrip.runner.job_status import StatusFile

@@ -151,9 +151,9 @@ class RunStore:
         return path
 
     def from_ledger(self, entry: Entry, row: Mapping[str, Any]) -> RunState | None:
-        """Status of a run by its row in a ledger, without reading its results; None unless the row says that it is
-        finished and names the present state of its file."""
-        if row["status"] != RunStatus.FINISHED or not row["file_state"]:
+        """Status of a run by its row in a ledger, that of a finished run, without reading its results; None unless the
+        row names the present state of its file."""
+        if not row["file_state"]:
             return None
         with suppress(InputError):
             file, imported = self.results(entry.identity), False

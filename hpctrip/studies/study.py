@@ -3,8 +3,9 @@
 The ledger is a CSV table with one row per run, derived from the run store. It is written as a whole when a study starts
 and ends; while it is executed, rows of runs that have ended are appended, and the last row of a run counts. It is for
 people and for other machines (`study import`). hpctrip itself reads two things in it. The row of a finished run stands
-for its results while their file has the time and size in `file_state`, so that it need not be opened. `earlier` is the
-identity under which a run of the same name was last finished, which shows that a run is stale.
+for its results, in any study of the folder, while their file has the time and size in `file_state`, so that it need not
+be opened. `earlier` is the identity under which a run of the same name was last finished, which shows that a run is
+stale.
 """
 
 from __future__ import annotations
@@ -72,9 +73,14 @@ class Study:
         return self.folder / "ledger.csv"
 
     def lines(self, entries: Iterable[Entry] | None = None) -> list[RunState]:
-        """Current status of all runs, or of some; STALE, `earlier` and the results of unchanged files come from the
-        ledger."""
+        """Current status of all runs, or of some; STALE and `earlier` come from the ledger, and the results of
+        unchanged files from it or from those of other studies in the folder."""
         earlier, rows = _read_ledger(self.ledger)
+        others = [name for entry in self.entries if (name := entry.identity) not in rows]
+        if any(self.runs.results(name).exists() for name in others):
+            for pattern in ("*/ledger.csv", "*/*/ledger.csv"):
+                for ledger in self.runs.folder.glob(pattern):
+                    rows = {**_read_ledger(ledger)[1], **rows}
         states = []
         for entry in self.entries if entries is None else entries:
             row = rows.get(entry.identity)
@@ -181,8 +187,8 @@ class Study:
 
 
 def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
-    """({run: identity under which it was last finished}, {identity: its last row}) of a ledger; empty if it cannot be
-    read, without rows if it lacks columns of today."""
+    """({run: identity under which it was last finished}, {identity: its last row, if that is finished}) of a ledger;
+    empty if it cannot be read, without rows if it lacks columns of today."""
     earlier: Mapping[str, str] = {}
     with suppress(InputError):
         table = read_table(ledger)
@@ -190,9 +196,8 @@ def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[
         table.require(*COLUMNS, *LAST_COLUMNS)
         columns = table.columns | {name: table.numbers(name, may_lack=True) for name in _NUMBERS}
         rows = zip(*(list(values) for values in columns.values()), strict=True)
-        return earlier, {
-            row["identity"]: row for row in (dict(zip(columns, row, strict=True)) for row in rows)
-        }
+        last = {row["identity"]: row for row in (dict(zip(columns, row, strict=True)) for row in rows)}
+        return earlier, {name: row for name, row in last.items() if row["status"] == RunStatus.FINISHED}
     return earlier, {}
 
 

@@ -14,7 +14,7 @@ from hpctrip.figures.league import FIXED, over_scenarios, ratios
 from pages import table
 
 PAGES = ("docs/results/league.md",)
-QUOTED_ON = ("README.md",)
+QUOTED_ON = ("README.md", "docs/questions/how_many.md", "docs/questions/which_sites.md")
 END = "## On a laptop"
 """The rest of the page has no rows."""
 STATED = frozenset({"95 %", "0.1", "1.3"})
@@ -71,7 +71,6 @@ def values(results: Path) -> dict[str, str]:
     texts = {
         "overall": table(OVERALL, overall),
         "scenarios": table(SCENARIOS, [_scenario(name, each, goodput) for name, each in scenarios.items()]),
-        "search": table(SEARCH, [(name, *_cells(name, tuning)) for names in settings for name in names]),
         "field": table(FIELD, [_selector(names[0], rows) for names in settings]),
         "constants": table(CONSTANTS, [(words, *_cells(name, first)) for name, words in COUNTS.items()]),
         "interpretations": table(
@@ -111,7 +110,6 @@ SCENARIOS = (
     "goodput to it (95 %)",
     "adaptive to goodput, seed 0",
 )
-SEARCH = ("setting", "targets reached", "time over that of PowerTrip (95 %)", "worst")
 FIELD = (
     "policy",
     "scenarios",

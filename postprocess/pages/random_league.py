@@ -14,7 +14,7 @@ from pages import table
 from pages.league import GOODPUT
 
 PAGES = ("docs/results/random_league.md",)
-QUOTED_ON = ("README.md",)
+QUOTED_ON = ("README.md", "docs/questions/how_many.md", "docs/questions/which_sites.md")
 END = "## To repeat it"
 """The rest of the page has no rows."""
 STATED = frozenset({"95 %", "4 %", "0.8", "0.97", "0.05", "0.1"})

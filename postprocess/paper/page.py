@@ -38,6 +38,8 @@ METHOD = (
 )
 RATE = 0.05
 """False discovery rate."""
+TITLE, FINDINGS = "# The paper's claims, checked", "## Claim by claim"
+"""The headings between which the preface stands."""
 PICTURES = "claims"
 """Name of the folder of pictures, beside the page."""
 CONSTANTS = (
@@ -130,15 +132,20 @@ def table(findings: Findings) -> str:
     return markdown_table(HEAD, [[str(cell or "") for cell in row.values()] for row in rows_of(findings)])
 
 
+def preface_of(text: str) -> str:
+    """What stands between the title and the table of an earlier page; any other Markdown text as it is."""
+    return text.removeprefix(TITLE).partition(f"\n{FINDINGS}\n")[0].strip()
+
+
 def markdown(findings: Findings, studies: Sequence[Study], command: str, preface: str = "") -> str:
     """The page, with links to the studies' pictures. `command` repeats it; `preface` is put below the title."""
     constants = {study.name: _constants(study) for study in studies}
     known = [of_study.items() for of_study in constants.values() if of_study]
     shared = dict(known[0]) if known else {}
     shared = {key: value for key, value in shared.items() if all((key, value) in each for each in known)}
-    lines = ["# The paper's claims, checked", "", *([preface, ""] if preface else [])]
+    lines = [TITLE, "", *([preface, ""] if preface else [])]
     lines += [
-        "## Claim by claim",
+        FINDINGS,
         "",
         f"{marked('summary', summary(findings))}. {METHOD}",
         "",

@@ -1,11 +1,15 @@
 """Evaluation counts in integers over fixed batches."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Evaluate, eval_batches, evaluate
+from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Dataset
 
@@ -65,3 +69,31 @@ def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, task):
     counts = evaluate(task, model, params, eval_batches(60, 16))
     assert (counts["seen"], counts["loss_sum"]) == (60, 60 * LOSS_CEILING * LOSS_SCALE)
     assert 0 <= counts["correct"] <= 60
+
+
+class Shapes(TorchDispatchMode):
+    """The shapes that each operator was called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.of = defaultdict(list)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.of[func.overloadpacket.__name__].append(tuple(getattr(args[0], "shape", ()))) if args else None
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="PyTorch without oneDNN")
+@pytest.mark.parametrize(
+    ("kernel", "channels", "in_channels", "side"), [(3, (4, 6), 1, 28), (5, (16, 3), 3, 30)]
+)
+def test_the_cnn_without_gradients_is_the_same_in_the_layout_and_parts_of_evaluation(
+    kernel, channels, in_channels, side
+):
+    torch.manual_seed(2)
+    model, x = CNN(kernel, channels, 16, 5, in_channels, side), torch.randn(300, in_channels, side, side)
+    with torch.no_grad(), Shapes() as shapes:
+        logits = model(x)
+    torch.testing.assert_close(logits, model(x).detach(), rtol=1e-5, atol=1e-6)
+    assert [n for n, *_ in shapes.of["mkldnn_max_pool2d"]] == [125, 125, 125, 125, 50, 50]
+    assert "max_pool2d_with_indices" not in shapes.of

@@ -1,6 +1,9 @@
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
+from hpctrip.learn.data import glyphs
 from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs
 
 
@@ -52,3 +55,15 @@ def test_uniform_frequencies_draw_every_character_alike():
     _, characters = Glyphs(frequencies="uniform").draw(6200, seed=0, part="train")
     counts = np.bincount(characters, minlength=62)
     assert counts.min() > 60 and counts.max() < 140  # 100 expected, standard deviation 10
+
+
+def test_the_outlines_of_all_fonts_are_computed_by_the_first_process_on_a_machine(cache, monkeypatch):
+    """As by the first run of a study with many seeds."""
+    monkeypatch.setattr(glyphs, "_computed_fields", computed := Mock(wraps=glyphs._computed_fields))
+    drawn = []
+    for _ in range(3):
+        glyphs._distance_fields.cache_clear()  # each time as in another process
+        drawn.append(Glyphs().draw(5, seed=3, part="train")[0])
+    glyphs._distance_fields.cache_clear()
+    assert computed.call_count == 1
+    assert np.array_equal(drawn[0], drawn[1]) and np.array_equal(drawn[0], drawn[2])

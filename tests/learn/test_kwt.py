@@ -74,6 +74,16 @@ def test_the_order_of_the_frames_matters_only_through_the_positions():
     torch.testing.assert_close(model(x), model(x.flip(1)), rtol=1e-4, atol=1e-6)
 
 
+def test_without_gradients_it_takes_a_batch_in_parts():
+    torch.manual_seed(0)
+    model, x, taken = KWT(5, depth=2), torch.randn(60, 98, 40), []
+    model.frames.register_forward_hook(lambda module, args, output: taken.append(len(output)))
+    with torch.no_grad():
+        logits = model(x)
+    assert taken == [25, 25, 10]
+    torch.testing.assert_close(logits, model(x).detach(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.fixture
 def task():
     draw = np.random.default_rng(0)

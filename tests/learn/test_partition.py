@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn import partition as module
 from hpctrip.learn.partition import PARTITIONS, Dirichlet, Iid, Natural, Shards
 
 EVERY = [
@@ -218,3 +219,18 @@ def test_too_few_samples_or_owners_are_refused_with_the_numbers(
 def test_a_hundred_thousand_sites_with_a_handful_of_samples_each_work():
     sites = Dirichlet(samples_per_site=3).split(labels_of(300_000), None, 100_000, seed=0)
     assert len(sites) == 100_000 and {len(site) for site in sites} == {3}
+
+
+@pytest.mark.parametrize("law", get_args(Dirichlet.model_fields["law"].annotation))
+def test_thousands_of_sites_are_dealt_with_in_parts_as_they_would_be_at_once(law, monkeypatch):
+    """Whose temporaries would be four times as large as all mixes."""
+    num_sites, num_labels = 20_000, 62
+    labels, peaks, shards = np.random.default_rng(0).integers(num_labels, size=2 * num_sites), [], []
+    for _ in range(2):
+        tracemalloc.start()
+        shards.append(Dirichlet(law=law).split(labels, None, num_sites, seed=3))
+        peaks.append(tracemalloc.get_traced_memory()[1] / (8 * num_sites * num_labels))
+        tracemalloc.stop()
+        monkeypatch.setattr(module, "_parts", lambda rows: [rows])
+    assert all(np.array_equal(a, b) for a, b in zip(*shards, strict=True))
+    assert peaks[0] < 2 < 3 < peaks[1]

@@ -82,6 +82,10 @@ def test_a_preface_stands_under_the_title_as_it_was_written(page, folder):
         (folder / "claims.md").read_text().partition("\n\nMade on *real* images, <1 GB.\n\nTwo")
     )
     assert before == "# The paper's claims, checked" and "\n\n## Claim by claim\n" in after
+    earlier = (folder / "claims.md").rename(folder / "earlier.md")
+    page(folder, "--preface", earlier, "--to", folder)
+    assert (folder / "claims.md").read_text().splitlines()[:4] == earlier.read_text().splitlines()[:4]
+    assert (folder / "claims.md").read_text().count("Two paragraphs.") == 1
 
 
 def test_the_pages_say_what_was_in_force_and_how_to_repeat_it_and_carry_the_figures(page, folder):

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from torch.distributed import distributed_c10d
 
+from hpctrip.base.process import launched_rank
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import Emnist
-from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 

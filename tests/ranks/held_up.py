@@ -3,8 +3,8 @@
 import builtins
 import time
 
+from hpctrip.base.process import launched_rank
 from hpctrip.cli.main import main
-from hpctrip.ranks.launched import launched_rank
 
 original = builtins.__import__
 

@@ -1,8 +1,9 @@
 """A program for mpirun (see `Launcher.commands`): the contract of every transport, then whole runs.
 
-on_ranks.py FOLDER COMMANDS: five ranks check the transports. COMMANDS is a JSON list of [name, words, environment]:
-each is a command line of hpctrip. The output of all ranks is appended to FOLDER/<name>.out and .err. A rank that comes
-to the end of a command, or of the checks (`transports`), writes its exit code to FOLDER/<name>-<rank>.code.
+shared_on_ranks.py FOLDER COMMANDS: five ranks check the transports. COMMANDS is a JSON list of [name, words,
+environment]: each is a command line of hpctrip. The output of all ranks is appended to FOLDER/<name>.out and .err. A
+rank that comes to the end of a command, or of the checks (`transports`), writes its exit code to
+FOLDER/<name>-<rank>.code.
 """
 
 import contextlib
@@ -18,10 +19,10 @@ import torch
 
 import hpctrip.api  # noqa: F401  every registry is there
 from hpctrip.base.errors import InputError
+from hpctrip.base.process import launched_rank, launched_size
 from hpctrip.config import component
 from hpctrip.ranks import node
 from hpctrip.ranks.base import EndedByAggregator, Ranks, build_collectively
-from hpctrip.ranks.launched import launched_rank, launched_size
 
 ROW = node.ROW_BYTES // 8
 LENGTHS = [1, node.SPLIT_BYTES // 8 - 1, node.SPLIT_BYTES // 8, ROW, ROW + 1, 2 * ROW + 7]
@@ -174,7 +175,3 @@ def main() -> None:
         Path(folder, f"transports-{launched_rank()}.code").write_text("0")
     for name, words, env in json.loads(commands):
         run_command(f"{folder}/{name}", words, env)
-
-
-if __name__ == "__main__":
-    main()

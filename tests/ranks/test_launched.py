@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hpctrip.ranks.launched import launched_size
+from hpctrip.base.process import launched_size
 
 TASK = """
 import fcntl, sys, termios

@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from processes import check_nothing_runs, processes_of
 
+from hpctrip import __main__
 from hpctrip.ranks.start import VARIABLE
 from hpctrip.ranks.watchdog.guardian import LIMIT
 
@@ -20,7 +23,7 @@ SHARED, ALONE = {VARIABLE: "1"}, {VARIABLE: "0"}
 TELLS = """
 import os
 from pathlib import Path
-from hpctrip.ranks.launched import launched_rank
+from hpctrip.base.process import launched_rank
 facts = os.getppid(), sorted(os.sched_getaffinity(0)), os.environ.get("OWN")
 (Path(os.environ["FACTS"]) / str(launched_rank())).write_text(repr(facts))
 """
@@ -64,6 +67,17 @@ def test_the_ranks_of_a_machine_import_torch_once(facts):
     assert [rank[1:] for _, rank in sorted(shared.items())] == [rank[1:] for _, rank in sorted(alone.items())]
 
 
+@pytest.mark.parametrize(
+    ("words", "shares"), [((), True), (("smoke",), True), (("resume", "a.h5"), True), (("keys",), False)]
+)
+def test_commands_that_run_on_ranks_share_the_start(words, shares, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["hpctrip", *words])
+    monkeypatch.setattr(__main__, "share_start", share := Mock())
+    monkeypatch.setattr("hpctrip.cli.main.main", Mock())
+    __main__.main()
+    assert share.called == shares
+
+
 @pytest.mark.skipif(os.cpu_count() < 2, reason="one processor")
 def test_each_rank_has_the_processors_that_the_launcher_gave_it(facts, tmp_path):
     first, *_, last = sorted(os.sched_getaffinity(0))
@@ -81,6 +95,22 @@ def test_a_rank_whose_environment_differs_imports_for_itself(facts, tmp_path):
     shared, imports = facts(SHARED, wrapper(tmp_path, "export OWN=$(($rank / 2))"))
     assert imports == 2
     assert [own for _, (_, _, own) in sorted(shared.items())] == ["0", "0", "1"]
+
+
+ASKS = """
+import torch
+def asked(*_):
+    raise AssertionError("CUDA cannot be used in a process forked from one that has asked for it")
+torch.cuda.is_available = torch.cuda.device_count = torch.cuda._lazy_init = asked
+from hpctrip.runner.preload import preload
+preload()
+import sys
+assert "mpi4py.MPI" not in sys.modules
+"""
+
+
+def test_nothing_asks_for_a_gpu_or_mpi_before_the_fork():
+    subprocess.run([sys.executable, "-c", ASKS], check=True, cwd=ROOT)
 
 
 TORCH = """

@@ -24,6 +24,7 @@ from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.placement import Assignment, cut
+from hpctrip.record import writer
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
@@ -157,6 +158,14 @@ def test_max_rounds_stops_the_run(tiny_run):
 
 
 # Learning
+
+
+@pytest.mark.parametrize(("num_rounds", "num_writes"), [(1, 1), (3, 2)])
+def test_the_last_round_is_written_with_the_end_of_the_run(num_rounds, num_writes, trained, monkeypatch):
+    """The first is written at once, so that a place that cannot be written is reported early."""
+    monkeypatch.setattr(writer, "write_run", write := Mock(wraps=writer.write_run))
+    run = trained(f"stop.max_rounds={num_rounds}")
+    assert write.call_count == num_writes and (run.status, len(run.rounds)) == ("finished", num_rounds)
 
 
 def test_evaluation_every_second_round_includes_the_last_one(sound, tiny_run):

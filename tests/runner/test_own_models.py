@@ -168,7 +168,7 @@ LATE = FROZEN.replace(
 DRAWN = FROZEN.replace(
     "class Frozen", "FIXED = nn.Linear(8, 64).requires_grad_(False)\n\n\nclass Frozen"
 ).replace("nn.Linear(8, 64).requires_grad_(False)\n        self", "FIXED\n        self")
-SEEDED = "from hpctrip.ranks.launched import launched_rank\n" + FROZEN.replace(
+SEEDED = "from hpctrip.base.process import launched_rank\n" + FROZEN.replace(
     "super().__init__()", "super().__init__()\n        torch.manual_seed(launched_rank())", 1
 )
 COUNTING = "    def prepare_data(self, seed):\n        open({calls!r}, 'a').write('x')\n\n    def task("

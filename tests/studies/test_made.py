@@ -238,6 +238,17 @@ def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written
     assert set(statuses(study(copied, do="status")).values()) == {"finished"} and opened == [changed]
 
 
+def test_a_list_of_a_study_that_was_never_made_takes_what_other_studies_know(copied, study, monkeypatch):
+    opened = []
+    monkeypatch.setattr(run_store, "open_run", lambda file: opened.append(file) or open_run(file))
+    (copied / "study.toml").write_text(STUDY.replace('name = "two"', 'name = "other"'))
+    assert set(statuses(study(copied, do="status")).values()) == {"finished"} and opened == []
+    assert not (copied / "out/other").exists()
+    os.utime(sorted((copied / "out/runs").glob("*.h5"))[0])
+    assert study(copied).code == 0 and len(opened) == 1
+    assert set(ledger_of(copied, "other")["digest"]) == set(ledger_of(copied)["digest"])
+
+
 def test_the_seeds_of_a_combination_share_its_validation(copied, monkeypatch):
     validated = []
     monkeypatch.setattr(grid, "resolve", lambda *tables: validated.append(tables) or resolve(*tables))

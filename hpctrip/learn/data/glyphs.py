@@ -29,6 +29,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
+from hpctrip.learn.data.cached import load, prepared
 
 if TYPE_CHECKING:
     from PIL import ImageFont
@@ -201,7 +202,13 @@ def _look_up(fields: np.ndarray, glyphs: np.ndarray, coordinates: np.ndarray) ->
 
 @lru_cache(maxsize=1)
 def _distance_fields() -> np.ndarray:
-    """[G, F, F] float32: signed distance to the outline in image pixels, positive inside; G = fonts x characters."""
+    """[G, F, F] float32: signed distance to the outline in image pixels, positive inside; G = fonts x characters.
+    Computed once on a machine: it takes half a second, most of a short run."""
+    folder = prepared("fonts", {"renderer": renderer()}, lambda: {"fields": _computed_fields()})
+    return load(folder, "fields")
+
+
+def _computed_fields() -> np.ndarray:
     import matplotlib
     from PIL import ImageFont  # heavy
 

@@ -17,6 +17,7 @@ from hpctrip.learn.local_work import LocalWork
 
 _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward
 _convolution_backward = torch.ops.aten.convolution_backward
+_PART = 125  # images that evaluation takes at once: for more, malloc maps new memory each time
 
 
 class CNN(nn.Module):
@@ -43,11 +44,19 @@ class CNN(nn.Module):
         self.fc2 = nn.Linear(hidden, num_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, in_channels, side, side] -> logits [B, num_classes]."""
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        """[B, in_channels, side, side] -> logits [B, num_classes]. Without gradients on a CPU, in oneDNN's own layout
+        and in parts of the batch that stay in the cache: half the time."""
+        if torch.is_grad_enabled() or x.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+            x = self._features(x)
+        else:
+            x = torch.cat([self._features(part.to_mkldnn()).to_dense() for part in x.split(_PART)])
         x = F.relu(self.fc1(x.flatten(1)))
         return self.fc2(x)
+
+    def _features(self, x: torch.Tensor) -> torch.Tensor:
+        """[B, in_channels, side, side] -> [B, C2, side // 4, side // 4]."""
+        x = F.max_pool2d(self.conv1(x), 2).relu_()
+        return F.max_pool2d(self.conv2(x), 2).relu_()
 
     def fused_step(self, loss: Callable, work: LocalWork) -> CNNStep | None:
         """The hand-written step for plain SGD on cross-entropy, or None: the sequential engine then uses autograd."""

@@ -20,8 +20,7 @@ import time
 from contextlib import suppress
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.process import is_stopped
-from hpctrip.ranks.launched import launched_rank, launched_size
+from hpctrip.base.process import is_stopped, launched_rank, launched_size
 
 LIMIT = "HPCTRIP_START_S"
 """Environment variable with the limit in seconds: the input has not been read yet."""
