@@ -155,6 +155,11 @@ def test_an_unknown_name_is_reported_in_one_line_with_a_hint(
     hpctrip(*command).check_refused(fragments)
 
 
+@pytest.mark.parametrize("name", SUBMITTING)
+def test_a_script_that_submits_a_study_takes_no_settings(name, hpctrip):
+    hpctrip("slurm", name, "--account=abc").check_refused([f"slurm {name}: is no job", "when you start it"])
+
+
 @pytest.mark.parametrize("option", ["--account", "--setup", "--to"])
 def test_a_setting_is_one_line_of_the_script(option, hpctrip, tmp_path, monkeypatch):
     """Else the rest of it would be lines of its own."""

@@ -201,6 +201,14 @@ def test_a_time_limit_in_mid_run_is_a_checkpoint_a_requeue_and_the_same_digest(c
     assert "launch.sh: requeued, 99 more to come at most" in cluster.until(limited, over)
 
 
+def test_a_job_that_nobody_warns_leaves_before_its_end_by_itself(cluster):
+    """As squeue tells where Slurm does not set SLURM_JOB_END_TIME."""
+    job = cluster.submit("--ntasks=1", "--time=1", "--signal=B:USR2@0", HPCTRIP_MAX_REQUEUES="0")
+    log = cluster.until(job, over)
+    assert "the job ends in" in log and "given up after 0 requeues" in log, log
+    assert cluster.result(job).meta["status"] == "interrupted"
+
+
 LATE_LAUNCHER = """
 if [[ $* == *hpctrip* && ! -e started ]]; then
     touch started

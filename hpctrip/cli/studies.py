@@ -142,7 +142,7 @@ class _Study(DefaultsToRun):
         """Parse a command line. Raises InputError for an option that has become a command."""
         if not args:
             return super(DefaultsToRun, self).parse_args(ctx, ["list"])
-        if args[0] not in self.commands:
+        if args[0] not in self.commands or args[0] == "run":
             for word in args:
                 if successor := SUCCESSORS.get(word.partition("=")[0]):
                     place, problem = word.partition("=")[0], "is an option no more, but a command"

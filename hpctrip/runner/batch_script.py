@@ -44,6 +44,11 @@ def site_script(
             problem = "holds control characters, and is to be a line of a script"
             raise InputError(f"slurm {name}: {value}", problem, "leave them out")
     text = files[name].read_text(encoding="utf-8").replace(f"slurm/{name}.sh", path)
+    if (options or variables) and f"source slurm/{LIBRARY}.sh\n" not in text:
+        hint = f"give them to it when you start it: bash {path} --partition P"
+        raise InputError(
+            f"slurm {name}", "is no job, but submits a study: it holds no settings of a site", hint
+        )
     for option in options:
         text = _with_option(text, option)
     defaults = [f"[[ -v {key} ]] || {key}={shlex.quote(value)}\n" for key, value in variables.items()]

@@ -7,18 +7,17 @@ finished results file counts more than this one.
 from __future__ import annotations
 
 import enum
-import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun, blame, cause
-from hpctrip.base.io import json_text, read_file, replace_file
-from hpctrip.base.text import printable
+from hpctrip.base.io import read_file, replace_file
 from hpctrip.record.lock import HeldError
 from hpctrip.sim.rounds import RoundRow
 
@@ -38,8 +37,7 @@ class JobState(enum.StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class JobStatus:
+class JobStatus(BaseModel, frozen=True, extra="forbid"):
     """What a run last knew of itself."""
 
     state: JobState = JobState.QUEUED
@@ -58,25 +56,17 @@ class JobStatus:
     @classmethod
     def read(cls, path: Path) -> JobStatus | None:
         """The status in a file; None if there is none, or it is damaged."""
-        if not os.path.lexists(path):
-            return None
-        with suppress(HpctripError, ValueError, TypeError, RecursionError):
-            values = json.loads(read_file(path))
-            return cls(
-                JobState(values["state"]),
-                printable(str(values["reason"]), 1000),
-                values["exit_code"] if values["exit_code"] is None else int(values["exit_code"]),
-                int(values["round"]),
-                None if values["accuracy"] is None else float(values["accuracy"]),
-                float(values["clock_s"]),
-                printable(str(values["job"])),
-                tuple(printable(str(line), 1000) for line in values["warnings"]),
-            )
+        with suppress(HpctripError, ValueError):
+            return cls.model_validate_json(read_file(path))
         return None
 
     def write(self, path: Path) -> None:
         """Write the file. Raises InputError or HpctripError if that is impossible."""
-        replace_file(path, json_text(asdict(self)).encode(), durable=False)
+        replace_file(path, self.model_dump_json().encode(), durable=False)
+
+    def changed(self, **changes: Any) -> JobStatus:
+        """This status with other values."""
+        return self.model_copy(update=changes)
 
 
 class StatusFile:
@@ -106,7 +96,7 @@ class StatusFile:
         """Record that this start of the run has its lock. Warnings of earlier starts are kept."""
         earlier = (self._path and JobStatus.read(self._path)) or JobStatus()
         job = next((os.environ[name] for name in JOB_IDS if os.environ.get(name)), "")
-        self.status = replace(earlier, reason="", exit_code=None)
+        self.status = earlier.changed(reason="", exit_code=None)
         self._write(state=JobState.RUNNING, job=job)
 
     def round(self, row: RoundRow) -> None:
@@ -114,7 +104,7 @@ class StatusFile:
         accuracy = float(row.accuracy) if row.eval_seen else self.status.accuracy
         facts = {"round": int(row.round), "accuracy": accuracy, "clock_s": float(row.clock_s)}
         if time.monotonic() - self._written_at < INTERVAL_S:
-            self.status = replace(self.status, **facts)  # type: ignore[arg-type]
+            self.status = self.status.changed(**facts)
         else:
             self._write(**facts)
 
@@ -124,6 +114,8 @@ class StatusFile:
             self._write(warnings=(*self.status.warnings, line))
 
     def _end(self, error: BaseException, rank: int) -> None:
+        if rank and self._path:  # rank 0 has written it so far
+            self.status = JobStatus.read(self._path) or self.status
         if isinstance(error, InterruptedRun | KeyboardInterrupt):
             code = InterruptedRun.exit_code if isinstance(error, InterruptedRun) else 130
             self._write(state=JobState.INTERRUPTED, reason=str(error), exit_code=code)
@@ -134,7 +126,7 @@ class StatusFile:
         self._write(state=JobState.FAILED, reason=f"{by}{' | '.join(reason.splitlines())}", exit_code=code)
 
     def _write(self, **changes: Any) -> None:
-        self.status, self._written_at = replace(self.status, **changes), time.monotonic()
+        self.status, self._written_at = self.status.changed(**changes), time.monotonic()
         if self._path:
             with suppress(HpctripError):
                 self.status.write(self._path)

@@ -72,7 +72,7 @@ class Child:
         if code < 0:
             return ended(RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
         if job.state == JobState.FAILED:
-            return ended(RunStatus.FAILED, job.reason)
+            return ended(RunStatus.FAILED, job.reason or f"exit code {code}")
         line = _last_line(self.log, self.log_start)
         return ended(RunStatus.FAILED, f"exit code {code}{f', after: {line}' if line else ''}")
 

@@ -102,15 +102,8 @@ def _execute(
         display.print(f"study {names}: {len(lines)} runs ({statuses})")
         each = f", {ranks} ranks each" if ranks > 1 else ""
         display.print(f"{len(todo)} missing, {num_children} in parallel{each}")
-
-        def on_end(end: RunState) -> None:
-            display.ended(end)
-            if end.status != RunStatus.INTERRUPTED:
-                for study in studies:
-                    study.append_to_ledger(end.entry.identity)
-
         sys.stdout.flush()
-        executor = Executor(studies[0].runs, deque(todo), num_children, on_end, gpus, ranks, launch)
+        executor = Executor(studies[0].runs, deque(todo), num_children, display.ended, gpus, ranks, launch)
         return executor.run(lambda: display.follow(executor))
 
 

@@ -125,7 +125,7 @@ class RunStore:
 
     def note(self, identity: str, **changes: Any) -> None:
         """Change the status of a run that is not started yet, or has died. Raises InputError if that is impossible."""
-        status = replace(self.job(identity), **{"reason": "", "exit_code": None, **changes})
+        status = self.job(identity).changed(**{"reason": "", "exit_code": None, **changes})
         status.write(self.status_file(identity))
 
     def remove_leftovers(self, identity: str) -> None:

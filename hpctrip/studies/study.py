@@ -1,20 +1,18 @@
 """One study: its grid of runs over the run store, its ledger, and the tables and figures at its end.
 
-The ledger is a CSV table with one row per run, derived from the run store. It is written as a whole when a study starts
-and ends; while it is executed, rows of runs that have ended are appended, and the last row of a run counts. It is for
-people and for other machines (`study import`). hpctrip itself reads two things in it. The row of a finished run stands
-for its results, in any study of the folder, while their file has the time and size in `file_state`, so that it need not
-be opened. `earlier` is the identity under which a run of the same name was last finished, which shows that a run is
-stale.
+The ledger is a CSV table with one row per run, derived from the run store, written when a study starts and ends.
+It is for people and for other machines (`study import`). hpctrip itself reads two things in it. The row of a finished
+run stands for its results, in any study of the folder, while their file has the time and size in `file_state`, so that
+it need not be opened. `earlier` is the identity under which a run of the same name was last finished, which shows that
+a run is stale.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.io import append_to, check_folder, replace_file
+from hpctrip.base.io import check_folder, replace_file
 from hpctrip.config.identity import VERSION
 from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
@@ -89,26 +87,13 @@ class Study:
 
     def write_ledger(self) -> list[RunState]:
         """Write the ledger. Returns its lines."""
-        with self._ledger_lock():
-            return self._write_ledger()
-
-    def append_to_ledger(self, identity: str) -> None:
-        """Append the current row of the run with this identity, if the study has it."""
-        entries = [entry for entry in self.entries if entry.identity == identity]
-        if not entries:
-            return
-        with self._ledger_lock():
-            lines = [self.runs.inspect(entry) for entry in entries]
-            if not all(line.finished for line in lines):
-                lines = self.lines(entries)
-            header, _, row = self._csv(lines).partition(b"\n")
-            with append_to(self.ledger) as file:
-                file.seek(0)
-                has_header = file.readline().rstrip(b"\n") == header
-                if has_header:
-                    file.write(row)
-            if not has_header:  # a new ledger, or that of other axes
-                self._write_ledger()
+        check_folder(self.folder)
+        lines = self.lines()
+        table = pd.DataFrame([_row(line, self.runs.folder) for line in lines])
+        replace_file(self.ledger, csv_bytes(table))
+        if self.sweeps:
+            replace_file(self.sweeps_file, "".join(f"{json.dumps(each)}\n" for each in self.sweeps).encode())
+        return lines
 
     def conclude(self, latex: bool = False) -> list[str]:
         """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
@@ -166,24 +151,6 @@ class Study:
         draw = FIGURES[picture.name]
         assert draw.source.of_study is not None  # the study file was checked
         return draw(draw.source.of_study(runs), **picture.options())
-
-    def _csv(self, lines: Iterable[RunState]) -> bytes:
-        return csv_bytes(pd.DataFrame([_row(line, self.runs.folder) for line in lines]))
-
-    def _write_ledger(self) -> list[RunState]:
-        lines = self.lines()
-        replace_file(self.ledger, self._csv(lines))
-        if self.sweeps:
-            replace_file(self.sweeps_file, "".join(f"{json.dumps(each)}\n" for each in self.sweeps).encode())
-        return lines
-
-    @contextmanager
-    def _ledger_lock(self) -> Iterator[None]:
-        check_folder(self.folder)
-        with append_to(f"{self.ledger}.lock") as file:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
 
 def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:

@@ -43,14 +43,6 @@ def test_a_file_in_place_of_the_folder_of_a_study(folder, study):
     study(folder).check_refused([f"{folder / 'out/two'}: is not a folder"])
 
 
-@pytest.mark.parametrize(
-    "make", [lambda path: path.mkdir(parents=True), a_loop], ids=["folder", "loop of links"]
-)
-def test_a_lock_that_cannot_be_taken(make, folder, study):
-    make(folder / "out/two/ledger.csv.lock")
-    study(folder).check_refused(["out/two/ledger.csv.lock: cannot be written: ", "choose"])
-
-
 def test_a_loop_of_links_in_place_of_results_is_a_run_that_failed(copied, study):
     path = next((copied / "out/runs").glob("*.h5"))
     path.unlink()
