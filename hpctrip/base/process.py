@@ -3,6 +3,7 @@ this machine, from /proc/PID/stat (Linux, proc(5)) where that is known."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from contextlib import suppress
@@ -13,6 +14,11 @@ ends_with_run = False
 """Whether this process ends with the run that it makes, as the command line does: set by its main function."""
 started: float | None = None
 """When the process started whose place this one has taken, in seconds since 1970; None: it has taken no place."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_LARGE_BYTES = 65_536
+_LARGEST_BYTES = 2**25
+"""The largest threshold that glibc takes."""
+_SPARE_BYTES = 2**28
 
 
 def is_stopped(process: int) -> bool:
@@ -83,3 +89,18 @@ def _number(name: str) -> int:
             f"{name}={value}", "is not a number of ranks", "unset it, or start hpctrip by a launcher"
         )
     return int(value)
+
+
+def set_up_malloc(trains: bool) -> None:
+    """Tell glibc's malloc how to allocate large blocks. No effect with other C libraries.
+
+    A rank that trains sites takes them from the heap and keeps them: activations come and go in every step, and mapping
+    new memory for each took 4 % of a round. An aggregator that trains none maps each, so that freed blocks return to
+    the system: rows of the history in between prevent the heap from shrinking, and rank 0 grew by 0.4 to 0.9 MB a round
+    with a model of 0.8 MB.
+    """
+    with suppress(OSError, AttributeError):  # no C library by that name, or one without mallopt
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_BYTES if trains else _LARGE_BYTES)
+        if trains:
+            libc.mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)

@@ -12,7 +12,6 @@ Two kinds of wave strictly alternate, so that no memory is written while another
 
 from __future__ import annotations
 
-import ctypes
 import io
 import mmap
 import os
@@ -171,18 +170,3 @@ def _pid_namespace() -> str:
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""
-
-
-_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
-_LARGE_BYTES = 65_536
-
-
-def map_large_blocks() -> None:
-    """Make glibc's malloc map every large block by itself, so that freed blocks return to the system.
-
-    By default glibc allocates them from its heap once one has been freed, and rows of the history in between prevent
-    the heap from shrinking: rank 0 grew by 0.4 to 0.9 MB a round with a model of 0.8 MB. Use it only for an aggregator
-    that trains no sites: a host would map and unmap every activation. No effect with other C libraries.
-    """
-    with suppress(OSError, AttributeError):  # no C library by that name, or one without mallopt
-        ctypes.CDLL("libc.so.6").mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)

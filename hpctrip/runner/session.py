@@ -30,7 +30,6 @@ from hpctrip.device.settings import Applied, holding
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, build_collectively, choose_device, gpu_identity, hostname, hosts_kind
-from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.transport import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.watchdog.watchdog import Watchdog
@@ -208,8 +207,7 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
     ranks together, where a part cannot be built, and where a resumed run would read other data than before."""
     run_input, experiment = start.run_input, start.run_input.experiment
     torch.set_num_threads(experiment.ranks.threads)
-    if ranks.rank not in ranks.hosts:
-        map_large_blocks()
+    process.set_up_malloc(trains=ranks.rank in ranks.hosts)
 
     def checked() -> int:
         experiment.check_outputs(start.path)

@@ -27,7 +27,7 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
 from hpctrip.runner.loop import Results, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
-from hpctrip.ranks.node import map_large_blocks
+from hpctrip.base.process import set_up_malloc
 from hpctrip.ranks.transport import open_ranks
 from hpctrip.sim.step import State
 
@@ -65,7 +65,7 @@ def run(ranks, num_sites, engine, block, rounds):
 
 with open_ranks() as ranks:
     if ranks.rank not in ranks.hosts:
-        map_large_blocks()
+        set_up_malloc(trains=False)
     for arguments in json.loads(sys.argv[1]):
         run(ranks, *arguments)
 """
