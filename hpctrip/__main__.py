@@ -22,7 +22,7 @@ def main() -> NoReturn:
 
 
 def _is_shipped(name: str) -> bool:
-    """Whether an input file of this name is part of the package."""
+    """Whether an input file of this name is part of the package; pydantic is not loaded to tell."""
     return Path(__file__).with_name("inputs").joinpath(f"{name}.toml").is_file()
 
 

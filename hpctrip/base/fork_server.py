@@ -48,7 +48,7 @@ def _usable_processors() -> list[int]:
 
 @dataclass(frozen=True)
 class Request:
-    """What the forked process takes over from its client, besides open files; the first three become its streams."""
+    """What a forked process takes over from its client. The client's open files are sent beside it."""
 
     command: Sequence[str] = field(default_factory=lambda: sys.orig_argv)
     """The command line, recorded with results."""
@@ -68,7 +68,7 @@ class Request:
 class Forked:
     """A process that a fork server has forked for this one, its client. `fileno` becomes readable when it ends."""
 
-    def __init__(self, address: str, request: Request, files: Sequence[int]):
+    def __init__(self, address: str | bytes, request: Request, files: Sequence[int]):
         """Raises ConnectionRefusedError where no server listens at `address`, and another OSError where it refuses the
         request or dies before it has forked, and where a file is not open."""
         self._connection = socket.socket(socket.AF_UNIX)
@@ -130,8 +130,8 @@ def serve(
     accepts: Callable[[Request], bool] = lambda request: True,
 ) -> tuple[Request, list[int]]:
     """Call `prepare` once and fork a process for every accepted request; returns in these processes only, with the
-    files of the request beyond its streams. The server ends with its last child, once the other end of the pipe
-    `lifeline` is closed."""
+    files of the request but for the first three, which become its standard streams. The server ends with its last
+    child, once the other end of the pipe `lifeline` is closed."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     _at_death_of_parent(signal.SIGKILL)  # while it prepares, it does not look at the lifeline
     prepare()
@@ -251,12 +251,16 @@ def _close(files: Iterable[int]) -> None:
         os.close(file)
 
 
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Ids of the process and the user at the other end of a Unix socket. Raises AttributeError on systems without
+    SO_PEERCRED."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * _NUMBER.size)
+    return struct.unpack("3i", credentials)[:2]
+
+
 def _is_same_user(connection: socket.socket) -> bool:
     """Whether the other end is a process of this user; True where the system does not tell."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * _NUMBER.size)
-    return struct.unpack("3i", credentials)[1] == os.getuid()
+    return not hasattr(socket, "SO_PEERCRED") or peer(connection)[1] == os.getuid()
 
 
 def _at_death_of_parent(number: int) -> None:

@@ -16,7 +16,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.fork_server import SIGNALS, Forked, Request, readable, serve
+from hpctrip.base.fork_server import SIGNALS, Forked, Request, peer, readable, serve
 from hpctrip.base.process import launched_rank
 from hpctrip.ranks.watchdog.guardian import LOADING, SHARING, Guardian
 
@@ -67,21 +66,19 @@ def _local_job() -> tuple[str, int]:
     """(name of this job on this machine, index of this rank among its ranks here); no name where the launcher is not
     known, or has started one rank here."""
     variables = os.environ
-    with suppress(KeyError, ValueError, OSError, struct.error):
+    with suppress(KeyError, ValueError, OSError, AttributeError):
         if int(variables.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1)) > 1:
             return variables["PMIX_NAMESPACE"], int(variables["OMPI_COMM_WORLD_LOCAL_RANK"])
         if int(variables.get("MPI_LOCALNRANKS", 1)) > 1:
             # the other end is hydra's process on this machine, also where a script stands between it and this one
             with socket.socket(fileno=os.dup(int(variables["PMI_FD"]))) as launcher:
-                proxy, _, _ = struct.unpack(
-                    "3i", launcher.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-                )
+                proxy, _ = peer(launcher)
             return f"hydra-{proxy}", int(variables["MPI_LOCALRANKID"])
     return "", 0
 
 
 def _facts() -> dict[str, str]:
-    """What a process and its successor have in common only if the server has it, too."""
+    """What a successor inherits from the server, and what decides what an import does: the server compares both."""
     environment = sorted(item for item in os.environ.items() if not item[0].startswith(OWN_VARIABLES))
     namespaces = sorted((path.name, os.readlink(path)) for path in Path("/proc/self/ns").iterdir())
     maps = Path("/proc/self/numa_maps")
@@ -112,9 +109,7 @@ def _serve(address: str, prepare: Callable[[], None], guardian: Guardian) -> boo
             _close_all_but(listener.fileno(), lifeline)
             _, files = serve(listener, lifeline, prepare, lambda request: request.facts == facts)
         except BaseException:
-            if (
-                os.getpid() == server
-            ):  # a package is missing: each rank reports that, as it now imports for itself
+            if os.getpid() == server:  # a package is missing: each rank imports for itself, and reports that
                 os._exit(1)
             raise
     Guardian.handed_over, *launcher = files
@@ -153,9 +148,8 @@ def _follow(successor: Forked, guardian: Guardian) -> NoReturn:
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             signal.signal(number, _stop_too if number == signal.SIGTSTP else _do_nothing)
-    signal.set_wakeup_fd(
-        successor.fileno(), warn_on_full_buffer=False
-    )  # the server reads numbers of signals there
+    # Python writes the number of each signal there, for the server
+    signal.set_wakeup_fd(successor.fileno(), warn_on_full_buffer=False)
     launcher = os.getppid()
     while not readable([successor], PARENT_S):
         if os.getppid() != launcher:

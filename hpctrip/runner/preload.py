@@ -12,7 +12,7 @@ MODULES = (
     "hpctrip.runner.session",
     "numpy.ma",
 )
-"""What a run imports, as far as it is the same for all. None of them starts MPI or CUDA."""
+"""Modules that nearly every run imports. None of them starts MPI or CUDA."""
 
 
 def preload() -> None:

@@ -19,7 +19,7 @@ class RunServer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
-        self._folder = ""
+        self._address: str | bytes = ""
         self._lifeline = -1
 
     def fork(self, request: Request, log: int) -> Forked:
@@ -40,18 +40,17 @@ class RunServer:
         """End the server. Its children go on."""
         if self._process is not None:
             os.close(self._lifeline)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if isinstance(self._address, str):
+                shutil.rmtree(os.path.dirname(self._address), ignore_errors=True)
             self._process = None
 
-    @property
-    def _address(self) -> str:
-        return os.path.join(self._folder, "socket")
-
     def _start(self, request: Request) -> None:
-        self._folder = tempfile.mkdtemp(prefix="hpctrip-")
         lifeline, self._lifeline = os.pipe()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(self._address)
+            # Linux chooses a name that is no file: the path of a temporary folder may be too long for a socket
+            own = sys.platform == "linux"
+            listener.bind("" if own else os.path.join(tempfile.mkdtemp(prefix="hpctrip-"), "socket"))
+            self._address = listener.getsockname()
             listener.listen()
             files = listener.fileno(), lifeline
             self._process = subprocess.Popen(

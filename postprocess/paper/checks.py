@@ -109,8 +109,8 @@ def slower_than_in(evidence: Evidence, study: str, pairs: Sequence[tuple[Side, S
 
 
 def as_in(evidence: Evidence, study: str, pairs: Sequence[tuple[Side, Side]]) -> Finding:
-    """Of any two policies, the one that is significantly faster in another study is so in this one, too. `pairs`: each
-    policy here and there."""
+    """Wherever one of two policies is significantly faster in another study, it is significantly faster in this one.
+    `pairs` has each policy in this study and in the other."""
     same, lines, seeds = [], [], []
     for (one, one_there), (other, other_there) in combinations(pairs, 2):
         there = below(ratio_of(evidence, study, one_there, other_there)).verdict

@@ -96,8 +96,8 @@ def summary(findings: Findings) -> str:
 
 
 def holds(findings: Findings) -> list[str]:
-    """Of every finding: "holds" or "falls" at the false discovery rate `RATE` over all; empty where no test over seeds
-    has decided it."""
+    """For each finding, whether its verdict "holds" or "falls" at a false discovery rate of `RATE` over all findings;
+    empty where no test over seeds has decided it."""
     found = discoveries([finding.judged.p for _, finding in findings], RATE)
     decided = [
         f.ordering in (Verdict.MET, Verdict.NOT_MET) and not math.isnan(f.judged.p) for _, f in findings
@@ -133,7 +133,7 @@ def table(findings: Findings) -> str:
 
 
 def preface_of(text: str) -> str:
-    """What stands between the title and the table of an earlier page; any other Markdown text as it is."""
+    """The preface of an earlier page, between its title and its table; other Markdown text is returned unchanged."""
     return text.removeprefix(TITLE).partition(f"\n{FINDINGS}\n")[0].strip()
 
 
