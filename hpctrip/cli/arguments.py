@@ -7,6 +7,8 @@ import functools
 import json
 import math
 import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -108,6 +110,11 @@ class FileName(click.Path):
 
 FILE = FileName()
 
+STUDIES_FOLDER = "results/studies"
+"""Default folder of studies and their runs."""
+STARTS_RUNS = "start it once: it starts its runs itself (--jobs, --ranks)"
+"""Hint of commands that a launcher must not start."""
+
 plugins_option = click.option(
     "--plugin", "plugins", type=FILE, multiple=True, metavar="FILE.py", help="Run your own Python file first."
 )
@@ -127,6 +134,28 @@ out_option = click.option(
 )
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing files.")
+
+
+def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """A number of workers; None of `auto`."""
+    return None if value == "auto" else click.IntRange(1, 10_000).convert(value, param, ctx)
+
+
+jobs_option = click.option(
+    "--jobs",
+    default="auto",
+    metavar="N|auto",
+    callback=_jobs,
+    help="Parallel runs: one per GPU, or per core.",
+)
+
+sweep_option = click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="KEY=VALUE,VALUE",
+    help="An axis: runs with each of these values; 0..9 means ten values.",
+)
 
 
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -172,3 +201,8 @@ SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "
 def site_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of sbatch and the settings of a site that a batch script takes."""
     return functools.reduce(lambda decorated, option: option(decorated), reversed(_SITE), command)
+
+
+def command_line() -> str:
+    """The command line of this process, to be repeated."""
+    return f"python -m hpctrip {shlex.join(sys.argv[1:])}"

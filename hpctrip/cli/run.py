@@ -9,8 +9,18 @@ import click
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.process import launched_rank, refuse_launcher
-from hpctrip.cli.arguments import FILE, input_options, out_option, overwrite_option, store_option
-from hpctrip.cli.studies import RESULTS, STARTS_RUNS, command_line, jobs_option, sweep_option
+from hpctrip.cli.arguments import (
+    FILE,
+    STARTS_RUNS,
+    STUDIES_FOLDER,
+    command_line,
+    input_options,
+    jobs_option,
+    out_option,
+    overwrite_option,
+    store_option,
+    sweep_option,
+)
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 
@@ -51,7 +61,7 @@ def run(
             "demonstration on synthetic data, as no input file is named; `hpctrip --help` lists the commands"
         )
     if sweeps:
-        _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
+        _sweep(sweeps, jobs, out or STUDIES_FOLDER, overwrite, **run_input)
         return
     with Guardian() as guardian:
         from hpctrip.runner.job_status import StatusFile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,50 +15,29 @@ from hpctrip.base.process import refuse_launcher
 from hpctrip.base.text import counted, printable
 from hpctrip.cli.arguments import (
     FILE,
+    STARTS_RUNS,
+    STUDIES_FOLDER,
     DefaultsToRun,
     Speed,
+    command_line,
     echo,
     echo_list,
+    jobs_option,
     plugins_option,
     site_options,
+    sweep_option,
 )
 
 if TYPE_CHECKING:
     from hpctrip.studies.study import Study
 
 
-RESULTS = "results/studies"
-"""Default folder of studies and their runs."""
-STARTS_RUNS = "start it once: it starts its runs itself (--jobs, --ranks)"
-
-
-def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """A number of workers; None of `auto`."""
-    return None if value == "auto" else click.IntRange(1, 10_000).convert(value, param, ctx)
-
-
-jobs_option = click.option(
-    "--jobs",
-    default="auto",
-    metavar="N|auto",
-    callback=_jobs,
-    help="Parallel runs: one per GPU, or per core.",
-)
-
-sweep_option = click.option(
-    "--sweep",
-    "sweeps",
-    multiple=True,
-    metavar="KEY=VALUE,VALUE",
-    help="An axis: runs with each of these values; 0..9 means ten values.",
-)
-
 _OF_STUDY = (
     click.argument("name", type=FILE, metavar="FILE.toml|NAME"),
     click.option(
         "--out",
         type=FILE,
-        default=RESULTS,
+        default=STUDIES_FOLDER,
         show_default=True,
         metavar="DIR",
         help="Folder of runs and studies.",
@@ -340,8 +318,3 @@ def export(choice: Choice, folder: str, author: str | None, terms: str | None) -
     for each in studies:
         place = Path(folder, *([each.name] if len(studies) > 1 else []))
         echo(write_artifact(each, place, author, terms))
-
-
-def command_line() -> str:
-    """The command line of this process, to be repeated."""
-    return f"python -m hpctrip {shlex.join(sys.argv[1:])}"
