@@ -15,7 +15,9 @@ import pytest
 from small_study import STUDY, ledger_of
 
 from hpctrip.base.csv import read_table
+from hpctrip.base.errors import InputError
 from hpctrip.config.inputs import deep, resolved
+from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
 from hpctrip.runner.experiment import resolve
@@ -238,6 +240,12 @@ def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written
     assert set(statuses(study(copied, do="status")).values()) == {"finished"} and opened == [changed]
 
 
+def test_no_file_is_looked_for_of_runs_that_have_not_begun(copied, study, monkeypatch):
+    monkeypatch.setattr(run_store.RunStore, "inspect", lambda *_: pytest.fail("looked"))
+    statuses_now = statuses(study(copied, "-o", "seed=40..49", do="status"))
+    assert len(statuses_now) == 20 and set(statuses_now.values()) == {"planned"}
+
+
 def test_a_list_of_a_study_that_was_never_made_takes_what_other_studies_know(copied, study, monkeypatch):
     opened = []
     monkeypatch.setattr(run_store, "open_run", lambda file: opened.append(file) or open_run(file))
@@ -331,11 +339,11 @@ def test_a_figure_that_cannot_be_drawn_is_told_before_anything_is_trained(copied
     assert warning in ended.out and ended.out.count("warning") == 1
 
 
-def test_tables_of_finished_runs_open_none_of_their_files_and_are_the_same(copied, study, monkeypatch):
-    (copied / "study.toml").write_text(STUDY.partition("[[figure]]")[0])
-    tables = [
-        copied / "out/two" / name for name in ("table.csv", "runs.csv", "curves.csv", "sites.csv", "table.md")
-    ]
+def test_tables_and_figures_of_curves_open_no_file_of_finished_runs_and_are_the_same(
+    copied, study, monkeypatch
+):
+    names = "table.csv", "runs.csv", "curves.csv", "sites.csv", "table.md", "figures/curves.csv"
+    tables = [copied / "out/two" / name for name in names]
     assert study(copied, do="tables").code == 0
     before, opened = [table.read_text() for table in tables], []
     for module in (run_store, study_module):
@@ -574,3 +582,17 @@ def test_one_value_takes_the_place_of_an_axis(copied, study):
 def test_without_slurm_a_submission_is_refused(copied, study, monkeypatch):
     monkeypatch.setenv("PATH", str(copied))
     study(copied, "-o", "seed=9", do="submit").check_refused(["study submit: there is no sbatch here"])
+
+
+@pytest.mark.parametrize("name", sorted(shipped(STUDIES)))
+def test_every_study_that_comes_with_hpctrip_can_be_read(name, tmp_path, monkeypatch):
+    (tmp_path / "data").symlink_to(ROOT.parent / "shared/data")
+    monkeypatch.chdir(tmp_path)
+    changes = Changes(["seed=0"])
+    try:
+        studies = read_studies(str(shipped(STUDIES)[name]), tmp_path, changes, checked=False)
+    except InputError as error:
+        if any(text in str(error) for text in ("no such file", "there is no", "no file matches")):
+            pytest.skip(f"no data: {error.faults[0]}")
+        raise
+    assert all(study.entries for study in studies)
