@@ -15,9 +15,7 @@ import pytest
 from small_study import STUDY, ledger_of
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.errors import InputError
 from hpctrip.config.inputs import deep, resolved
-from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
 from hpctrip.runner.experiment import resolve
@@ -582,17 +580,3 @@ def test_one_value_takes_the_place_of_an_axis(copied, study):
 def test_without_slurm_a_submission_is_refused(copied, study, monkeypatch):
     monkeypatch.setenv("PATH", str(copied))
     study(copied, "-o", "seed=9", do="submit").check_refused(["study submit: there is no sbatch here"])
-
-
-@pytest.mark.parametrize("name", sorted(shipped(STUDIES)))
-def test_every_study_that_comes_with_hpctrip_can_be_read(name, tmp_path, monkeypatch):
-    (tmp_path / "data").symlink_to(ROOT.parent / "shared/data")
-    monkeypatch.chdir(tmp_path)
-    changes = Changes(["seed=0"])
-    try:
-        studies = read_studies(str(shipped(STUDIES)[name]), tmp_path, changes, checked=False)
-    except InputError as error:
-        if any(text in str(error) for text in ("no such file", "there is no", "no file matches")):
-            pytest.skip(f"no data: {error.faults[0]}")
-        raise
-    assert all(study.entries for study in studies)
