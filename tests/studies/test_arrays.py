@@ -20,6 +20,7 @@ touch {folder}/submitted
 echo "$@" >> {folder}/submitted
 wc -l < {folder}/submitted | tr -d " "
 """
+SQUEUE = "#!/bin/sh\ncat {folder}/queued"
 SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = {size}'\n"
 ODD = ["1\u00a0GB", 'a "quoted" one', "東京", "x" * 80, "new\u2028line, k = 2"]
 """Labels with a no-break space, quotes, CJK, of the greatest length, with a line separator."""
@@ -38,7 +39,8 @@ def slurm(folder, monkeypatch):
     reads the arguments of every sbatch."""
 
     def install(size="3", most=9):
-        for name, text in (("sbatch", SBATCH), ("scontrol", SCONTROL)):
+        (folder / "queued").write_text("1_0 1_1 1_2 2_0\n")
+        for name, text in (("sbatch", SBATCH), ("scontrol", SCONTROL), ("squeue", SQUEUE)):
             (folder / name).write_text(text.format(folder=folder, size=size, most=most))
             (folder / name).chmod(0o755)
         if size is None:
@@ -95,7 +97,20 @@ def test_a_study_is_submitted_in_arrays_that_slurm_accepts_one_after_the_other(f
     (read,) = read_studies(str(folder / "study.toml"), folder / "out")
     assert [run["identity"] for run in runs] == [entry.identity for entry in read.entries]
     status = study(folder, do="status").out
-    assert status.count("queued       policy.k = ") == 4 and f"submitted as {file.stem}" in status
+    assert status.count("queued       policy.k = ") == 4 and "seed 5  submitted as 2_0\n" in status
+    again = study(folder, do="submit").out
+    assert again == "4 runs queued or running already\nnothing is left to submit\n" and len(submitted()) == 2
+
+
+def test_a_task_that_was_cancelled_before_it_began_is_planned_again(folder, study, slurm):
+    submitted = slurm("9")
+    assert study(folder, do="submit").code == 0
+    (folder / "queued").write_text("1_0 1_3 77\n")
+    status = study(folder, do="status").out
+    assert status.count("queued  ") == 2 and status.count("planned      policy.k = ") == 2
+    assert "its job 1_1 has gone" in status and "its job 1_2 has gone" in status
+    assert "2 runs queued or running already" in study(folder, do="submit").out
+    assert "--array=0-1 " in submitted()[1]
 
 
 @pytest.mark.parametrize("size", [None, "0"])
