@@ -82,6 +82,13 @@ class Entry:
         raised = raised_rules(self.run_input.experiment)
         return ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())])
 
+    def made_otherwise(self, row: Mapping[str, str]) -> str:
+        """By which other rules the run of a ledger's row was computed; empty if these are the same."""
+        for column, now in (("identity_version", str(VERSION)), ("rules", self.rules)):
+            if (was := row.get(column, "")) != now:
+                return f"{column} {shown_value(was or 'absent')}, now {now}"
+        return ""
+
     @property
     def name(self) -> str:
         """Name of the run: its variant and seed."""

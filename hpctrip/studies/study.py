@@ -35,6 +35,9 @@ from hpctrip.studies.tables import latex_lines, read_tables, results_of, write_t
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
 
+Row = Mapping[str, Any]
+"""A row of a ledger, by column."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -73,7 +76,7 @@ class Study:
     def lines(self, entries: Iterable[Entry] | None = None) -> list[RunState]:
         """Current status of all runs, or of some; STALE and `earlier` come from the ledger, and the results of
         unchanged files from it or from those of other studies in the folder."""
-        earlier, rows = _read_ledger(self.ledger)
+        last, rows = _read_ledger(self.ledger)
         others = [name for entry in self.entries if (name := entry.identity) not in rows]
         if any(self.runs.results(name).exists() for name in others):
             for pattern in ("*/ledger.csv", "*/*/ledger.csv"):
@@ -83,7 +86,7 @@ class Study:
         for entry in self.entries if entries is None else entries:
             row = rows.get(entry.identity)
             states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
-        return [_with_earlier(state, earlier.get(state.entry.name, "")) for state in states]
+        return [_with_earlier(state, last.get(state.entry.name, {})) for state in states]
 
     def write_ledger(self) -> list[RunState]:
         """Write the ledger. Returns its lines."""
@@ -97,10 +100,12 @@ class Study:
 
     def conclude(self, latex: bool = False) -> list[str]:
         """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
-        print; with `latex`, these are the table alone."""
+        print; with `latex`, these are the table alone. Without a finished run, what was there stays, and there are no
+        lines."""
         known = {} if self.file.figure else read_tables(self.folder)  # figures are of whole runs
         lines = [_with_run(line, known) if line.finished else line for line in self.write_ledger()]
-        runs = [line.run for line in lines if line.finished]
+        if not (runs := [line.run for line in lines if line.finished]):
+            return []
         facts = {
             "study": self.file.name,
             "folder": self.name,
@@ -109,7 +114,7 @@ class Study:
         }
         report = write_tables(self.folder, facts, lines)
         names = [picture.name for picture in self.file.figure]
-        for number, picture in enumerate(self.file.figure if runs else ()):
+        for number, picture in enumerate(self.file.figure):
             earlier = names[:number].count(picture.name)
             try:
                 report += self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
@@ -153,28 +158,37 @@ class Study:
         return draw(draw.source.of_study(runs), **picture.options())
 
 
-def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
-    """({run: identity under which it was last finished}, {identity: its last row, if that is finished}) of a ledger;
-    empty if it cannot be read, without rows if it lacks columns of today."""
-    earlier: Mapping[str, str] = {}
+def _read_ledger(ledger: Path) -> tuple[Mapping[str, Row], Mapping[str, Row]]:
+    """({run: its last row}, {identity: its last row, if that is finished}) of a ledger; empty if it cannot be read, the
+    second also if it lacks columns of today."""
+    by_run: Mapping[str, Row] = {}
     with suppress(InputError):
         table = read_table(ledger)
-        earlier = dict(zip(table.column("run"), table.column("earlier"), strict=True))
+        table.require("run", "earlier")
+        by_run = {row["run"]: row for row in _rows(table.columns)}
         table.require(*COLUMNS, *LAST_COLUMNS)
         columns = table.columns | {name: table.numbers(name, may_lack=True) for name in _NUMBERS}
-        rows = zip(*(list(values) for values in columns.values()), strict=True)
-        last = {row["identity"]: row for row in (dict(zip(columns, row, strict=True)) for row in rows)}
-        return earlier, {name: row for name, row in last.items() if row["status"] == RunStatus.FINISHED}
-    return earlier, {}
+        last = {row["identity"]: row for row in _rows(columns)}
+        return by_run, {name: row for name, row in last.items() if row["status"] == RunStatus.FINISHED}
+    return by_run, {}
 
 
-def _with_earlier(state: RunState, earlier: str) -> RunState:
-    """The status of an unfinished run that was last finished under the identity `earlier`; empty: it never was."""
+def _rows(columns: Mapping[str, Iterable[Any]]) -> Iterator[Row]:
+    for values in zip(*(list(column) for column in columns.values()), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _with_earlier(state: RunState, row: Row) -> RunState:
+    """The status of an unfinished run, where `row` is that of a run of its name in the ledger; empty: there is none."""
     if state.finished:
         return state
+    earlier, before = row.get("earlier", ""), "finished before with another input"
     if state.status == RunStatus.PLANNED and earlier not in ("", state.entry.identity):
-        reason = "finished before with another input"
-        return replace(state, status=RunStatus.STALE, reason=reason, earlier=earlier)
+        if row.get("status") == RunStatus.STALE:  # the row has the rules of today
+            before = row["reason"]
+        elif how := state.entry.made_otherwise(row):
+            before = f"finished before by other rules ({how})"
+        return replace(state, status=RunStatus.STALE, reason=before, earlier=earlier)
     return replace(state, earlier=earlier)
 
 

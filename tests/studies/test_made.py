@@ -499,9 +499,7 @@ def test_rows_made_under_other_rules_are_left_out_and_the_report_names_them(copi
     ledger.loc[1:, "identity"] = "0" * 32  # which contains them
     ledger.to_csv(path, index=False)
     imported = study(copied, path, do="import")
-    assert (
-        f"1 finished runs imported; 3 rows were skipped: {column} of {NAMES[1]} is '{value}'" in imported.out
-    )
+    assert f"1 finished runs imported; 3 rows were skipped: {NAMES[1]} has {column} '{value}'" in imported.out
 
 
 def test_the_rows_that_docs_quote_are_runs_of_their_study():
