@@ -87,13 +87,24 @@ def installed(python):
 
 def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
     listed = installed("inputs", cwd=tmp_path).splitlines()
-    folders = [ROOT / "inputs", ROOT / "inputs/cluster", ROOT / "inputs/real"]
+    folders = [ROOT / "inputs", *(ROOT / "inputs" / name for name in ("cluster", "real", "worlds"))]
     shipped = [path for folder in folders for path in folder.glob("*.toml")]
     assert len(listed) == len(shipped)
     assert any(re.match(r"smoke +The smallest run", line) for line in listed)
     assert installed("inputs", "smoke", "--to", "inputs", cwd=tmp_path) == "inputs/smoke.toml\n"
     assert (tmp_path / "inputs/smoke.toml").read_text() == (ROOT / "inputs/smoke.toml").read_text()
     assert 'name = "smoke"' in installed("check", "inputs/smoke.toml", cwd=tmp_path)
+
+
+def test_a_world_of_a_wheel_is_read_by_its_name_and_copied_with_its_tables(installed, tmp_path):
+    checked = installed("check", "emnist_dynamic", "worlds/cloud_regions", cwd=tmp_path)
+    assert "of 38 sites" in checked
+    copied = installed("inputs", "worlds/cloud_regions", "--to", "own", cwd=tmp_path).splitlines()
+    assert {*copied} == {f"own/worlds/cloud_regions{end}" for end in (".toml", ".csv", "_carbon.csv")}
+    edited = tmp_path / "own/worlds/cloud_regions.csv"
+    edited.write_text("".join(edited.read_text().splitlines(keepends=True)[:20]))
+    checked = installed("check", "emnist_dynamic", "own/worlds/cloud_regions.toml", cwd=tmp_path)
+    assert "of 38 sites" not in checked
 
 
 def test_a_wheel_lists_and_reads_its_studies(installed, tmp_path):

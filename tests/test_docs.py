@@ -251,7 +251,7 @@ def test_every_world_is_valid_over_a_scenario_and_names_the_origin_of_its_values
     checked = hpctrip("check", "inputs/emnist_dynamic.toml", f"inputs/worlds/{world.name}")
     assert checked.code == 0, checked.err
     head = world.read_text().partition("[")[0]
-    tables = set(re.findall(rf"inputs/worlds/({world.stem}\w*\.csv)", world.read_text()))
+    tables = set(re.findall(rf"\"({world.stem}\w*\.csv)\"", world.read_text()))
     assert tables and all(name in head for name in tables)
 
 

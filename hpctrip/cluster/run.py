@@ -44,7 +44,7 @@ def read_cluster_input(
     Without a path all keys have their defaults, which simulate synthetic jobs. The plug-ins named in the input and
     those in `plugins` are run before validation. Raises InputError with all faults.
     """
-    layers, extensions = read_user_input(paths, overrides, plugins)
+    layers, extensions = read_user_input(paths, overrides, plugins, ClusterScenario)
     extensions.run()
     tables = merge_layers({}, layers, ClusterScenario)
     return ClusterInput(tables, scenario_of(tables), extensions)

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
@@ -27,6 +27,7 @@ from hpctrip.runner.experiment import (
     name_plugins,
     read_seen_layers,
     resolve,
+    seen_from,
     with_code_paths,
 )
 from hpctrip.runner.provenance import files_of_input
@@ -227,7 +228,7 @@ class _Reader:
         return resolve(with_code_paths(merge_layers({}, stack), absolute), extensions)
 
     def _seen_from_here(self, table: Tables) -> Tables:
-        return with_code_paths(table, partial(beside, self.folder))
+        return seen_from(self.folder, table)
 
     def with_seeds(
         self, first: Input, seeds: Sequence[int | None]
