@@ -139,7 +139,7 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
 
 def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
     page = PAGES["docs/howto/sites.md"]
-    checked, ran = commands(page)
+    checked, ran, *_ = commands(page)
     said = [line for line in hpctrip(*checked).out.splitlines() if line.startswith("# sites")]
     assert said == re.findall("# sites.*", page)
     small = ("stop.max_rounds=1", "workload.train_samples=60", "workload.test_samples=20")
