@@ -72,11 +72,10 @@ class Submission:
                     remove_file(self.store.status_file(entry.identity))
                 reason = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
                 done = f"; submitted before: job {', '.join(jobs)}" if jobs else ""
-                raise InputError(
-                    "study submit",
-                    f"sbatch refuses {len(runs)} runs: {reason}{done}",
-                    f"when it accepts them: {shlex.join(['sbatch', *words])}",
-                )
+                hint = f"when it accepts them: {shlex.join(['sbatch', *words])}"
+                if re.search("gres|gpu|tres", reason, re.IGNORECASE):
+                    hint = f"where GPUs are no resource of Slurm's, submit with --gpus 0; {hint}"
+                raise InputError("study submit", f"sbatch refuses {len(runs)} runs: {reason}{done}", hint)
             jobs.append(ended.stdout.strip().partition(";")[0])
         return jobs
 
