@@ -25,6 +25,7 @@ from hpctrip.config.inputs import resolved
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.record.merge import csv_bytes, setting_text
 from hpctrip.record.reader import Run
+from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS, curve_of
 from hpctrip.studies.run_store import RunState
 
@@ -73,10 +74,23 @@ def read_tables(folder: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
 
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment."""
+    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment. The
+    last columns are means over the finished runs: energy, and carbon and money where they were counted."""
     cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
-    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(HEAD) - 1)}")
+    finished = [line for line in lines if line.finished and line.run]
+    spent = pd.DataFrame([_spent(line.entry, line.run) for line in finished if line.run])
+    by_variant = spent.groupby([line.entry.variant for line in finished])
+    means = by_variant.agg(lambda each: each.mean(skipna=False)).reindex(cells["variant"])
+    for name in means.columns[means.fillna(0).any()]:
+        cells[name] = [f"{mean:.4g}" if mean == mean else "-" for mean in means[name]]
+    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(cells.columns) - 1)}")
     return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
+
+
+def _spent(entry: Entry, run: Run) -> dict[str, float]:
+    """What a run drew, emitted and cost, by the heads of columns; NaN where that is not known."""
+    heads = ("energy kWh", "CO2 kg", f"cost {entry.run_input.experiment.accounts.currency}")
+    return {head: _total(run, name) for head, name in zip(heads, TOTALS, strict=True)}
 
 
 def results_of(run: Run | None) -> dict[str, Any]:

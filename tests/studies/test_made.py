@@ -175,7 +175,8 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
     done = study(made.folder, "--format", "latex", do="tables")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrr}", r"\toprule"]
+    assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrrr}", r"\toprule"]
+    assert lines[3].endswith(r"energy kWh \\") and lines[5].split(" & ")[-1][0].isdigit()
     assert lines[-1] == r"\end{tabular}" and r"95 \%" in lines[3] and len(lines) == 9
     assert lines[5].startswith("policy.k = 2 & $>$ 0.")  # a bound
 
