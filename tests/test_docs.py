@@ -139,7 +139,7 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
 
 def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
     page = PAGES["docs/howto/sites.md"]
-    checked, ran = commands(page)
+    checked, ran, *_ = commands(page)
     said = [line for line in hpctrip(*checked).out.splitlines() if line.startswith("# sites")]
     assert said == re.findall("# sites.*", page)
     small = ("stop.max_rounds=1", "workload.train_samples=60", "workload.test_samples=20")
@@ -251,7 +251,7 @@ def test_every_world_is_valid_over_a_scenario_and_names_the_origin_of_its_values
     checked = hpctrip("check", "inputs/emnist_dynamic.toml", f"inputs/worlds/{world.name}")
     assert checked.code == 0, checked.err
     head = world.read_text().partition("[")[0]
-    tables = set(re.findall(rf"inputs/worlds/({world.stem}\w*\.csv)", world.read_text()))
+    tables = set(re.findall(rf"\"({world.stem}\w*\.csv)\"", world.read_text()))
     assert tables and all(name in head for name in tables)
 
 

@@ -273,10 +273,15 @@ def tables(choice: Choice, form: str, figures: tuple[str, ...]) -> None:
     from hpctrip.studies.file import Picture
 
     pictures = [Picture.of_text(text) for text in figures]
+    printed = 0
     for each in choice.read():
         lines = each.conclude(form == "latex") if not pictures else []
         for text in [*lines, *(line for picture in pictures for line in each.draw(picture))]:
             echo(text)
+            printed += 1
+    if not printed:
+        way_on = f"hpctrip study status {choice.words} lists its runs, `study run` makes them"
+        raise InputError(f"study {choice.name}", "has no finished run", way_on)
 
 
 @study.command()

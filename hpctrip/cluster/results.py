@@ -32,7 +32,9 @@ _SHARED = (
 )
 ATTRIBUTES: dict[str, Attribute] = {
     **{name: RUN_ATTRIBUTES[name] for name in _SHARED},
-    "neutral_keys": Attribute([], "input keys and tables that change no result"),
+    "neutral_keys": Attribute(
+        [], "input keys and tables that change no result, or are newer and at their default"
+    ),
     "sources": Attribute([], "what was read: input key, path and BLAKE2b digest; plug-ins included"),
     "packages": Attribute([], "installed packages that added components: name and version"),
     "simulated_start": Attribute(

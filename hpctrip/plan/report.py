@@ -148,6 +148,7 @@ def warnings(plan: Plan) -> list[str]:
             f"{busy} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
             f"{busy * threads / cores:.2g} times as long as predicted; -n {max(1, cores // threads) + 1} fills them"
         )
+    lines += e.ranks.warnings([len(os.sched_getaffinity(0))] if host.hosts_kind == "cpu" else [])
     sizes = host.num_samples
     if (small := int((sizes < host.work.batch_size).sum())) > 0:
         lines.append(

@@ -109,7 +109,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     ),
     "neutral_keys": Attribute(
         ["name", "label", "checkpoint", "interrupt", "watchdog", "ranks.transport", "ranks.device"],
-        "input keys and tables that change no result",
+        "input keys and tables that change no result, or are newer and at their default",
         is_later=True,
     ),
     "sources": Attribute(

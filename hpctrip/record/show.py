@@ -28,6 +28,8 @@ def show(run: ResultsFile, width: int = 0) -> str:
     return "\n".join([printable(str(run.path)), *labelled(summary(run), 200, width)])
 
 
+LANGUAGE = ("llm", "shakespeare")
+"""Workloads whose loss is that of the next token or character, so that perplexity means something."""
 _AS_RECORDED = (
     *("status", "stop_reason", "scenario", "label", "seed", "data_source"),
     *("synthetic_data", "synthetic_power", "synthetic_signals", "simulated_start"),
@@ -182,14 +184,15 @@ _WORK = {
 
 
 def _progress(facts: Facts) -> dict[str, str]:
-    loss, perplexity = facts["last_eval_loss"], facts["last_eval_perplexity"]
+    loss, perplexity = facts["last_eval_loss"], f" (perplexity {facts['last_eval_perplexity']:.4g})"
+    perplexity = perplexity if facts["workload"] in LANGUAGE else ""
     return {
         "rounds": f"{facts['num_rounds']}, {_hours(facts['clock_s'])} simulated"
         + (f", {facts['stored_rounds']} of them trained before" if facts["stored_rounds"] else ""),
         "accuracy": "not evaluated"
         if math.isnan(facts["last_accuracy"])
         else f"{facts['last_accuracy']:.2%} last, {facts['best_accuracy']:.2%} best",
-        **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last (perplexity {perplexity:.4g})"}),
+        **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last{perplexity}"}),
         "cohort": f"{facts['first_num_sites']} sites first, {facts['median_num_sites']:g} median, "
         f"{facts['last_num_sites']} last",
         **energy(facts),

@@ -74,15 +74,13 @@ class Submission:
                     remove_file(self.store.status_file(entry.identity))
                 reason = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
                 done = f"; submitted before: job {', '.join(jobs)}" if jobs else ""
-                raise InputError(
-                    "study submit",
-                    f"sbatch refuses {len(runs)} runs: {reason}{done}",
-                    f"when it accepts them: {shlex.join(['sbatch', *words])}",
-                )
+                hint = f"when it accepts them: {shlex.join(['sbatch', *words])}"
+                if re.search("gres|gpu|tres", reason, re.IGNORECASE):
+                    hint = f"where GPUs are no resource of Slurm's, submit with --gpus 0; {hint}"
+                raise InputError("study submit", f"sbatch refuses {len(runs)} runs: {reason}{done}", hint)
             jobs.append(job := ended.stdout.strip().partition(";")[0])
-            self._note(
-                runs, [f"{job}_{index}" for index in range(len(runs))] if "--array" in words[0] else [job]
-            )
+            tasks = [f"{job}_{index}" for index in range(len(runs))]
+            self._note(runs, tasks if words[0].startswith("--array") else [job])
         return jobs
 
     def _note(self, runs: Sequence[Entry], jobs: Sequence[str] = ()) -> None:

@@ -99,10 +99,24 @@ def write_tables(
 
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment."""
+    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment. The
+    last columns are means over the finished runs: energy, and carbon and money where they were counted."""
     cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
-    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(HEAD) - 1)}")
+    finished = [line for line in lines if line.finished]
+    spent = pd.DataFrame([_spent(line) for line in finished])
+    by_variant = spent.groupby([line.entry.variant for line in finished])
+    means = by_variant.agg(lambda each: each.mean(skipna=False)).reindex(cells["variant"])
+    for name in means.columns[means.fillna(0).any()]:
+        cells[name] = [f"{mean:.4g}" if mean == mean else "-" for mean in means[name]]
+    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(cells.columns) - 1)}")
     return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
+
+
+def _spent(line: RunState) -> dict[str, float]:
+    """What a run drew, emitted and cost, by the heads of columns; NaN where that is not known."""
+    heads = ("energy kWh", "CO2 kg", f"cost {line.entry.run_input.experiment.accounts.currency}")
+    results = results_of(line)
+    return {head: results[name] for head, name in zip(heads, TOTALS, strict=True)}
 
 
 LEDGER_RESULTS = {

@@ -117,16 +117,18 @@ def test_policies_draws_the_world_that_the_centralized_policy_brings_without_a_w
     assert capsys.readouterr().err == ""
 
 
-def test_policies_compares_with_the_bar_named_else_with_the_fastest_powertrip_that_arrived(make_run):
+def test_policies_compares_with_the_bar_named_else_with_the_fastest_powertrip_else_the_first(make_run):
     runs = reading.read_runs([make_run("r", "random", hours=2.0), make_run("p")])
     bars = policies.bars_of(grouping.grouped(runs), 0.45)
-    assert policies.reference_bar(bars, None) is bars[0]
-    assert policies.reference_bar(bars, "random") is bars[1]
-    assert policies.reference_bar(bars[1:], None) is None
+    assert policies.reference_bar(bars, None, "random") is bars[0]
+    assert policies.reference_bar(bars, "random", "powertrip") is bars[1]
+    assert policies.reference_bar(bars[1:], None, "static") is None
     lines = policies.policies(runs, reference="random").lines
     assert lines[1].split()[-5:] == ["0.5", "2", "times", "as", "long"]
-    lines = policies.policies(runs[:1]).lines
-    assert lines[1].split()[-2:] == ["-", "-"]
+    others = [runs[0], *reading.read_runs([make_run("s", "static", hours=4.0)])]
+    lines = policies.policies(others).lines
+    assert lines[2].split()[-5:] == ["2", "50", "%", "less", "time"]
+    assert "those of random, the reference; --reference LABEL names another" in lines[3]
 
 
 def test_the_ratio_to_the_reference_is_the_geometric_mean_over_the_seeds_as_in_tables(drawn, make_run):

@@ -30,13 +30,18 @@ def test_the_summary_answers_the_usual_questions(run_file):
     assert facts["rounds"] == "3, 0.026 h simulated"
     assert facts["time to accuracy"] == "0.014 h to 20.00%, in round 2"
     assert facts["accuracy"] == "30.00% last, 30.00% best"
-    assert facts["held-out loss"] == "1 last (perplexity 2.718)"
+    assert facts["held-out loss"] == "1 last"
     assert facts["cohort"] == "2 sites first, 3 median, 4 last"
     assert (
         facts["wall time"] == "1.5 s: train 0.9, exchange 0.3, evaluate 0.3; hosts idle for 25% of training"
     )
     assert facts["ran on"] == "3 ranks on 2 hosts, transport mpi, engine loop, device cpu"
     assert "(synthetic)" in facts["data"] and "(synthetic)" not in facts["sites"]
+
+
+@pytest.mark.parametrize(("kind", "shown"), [("llm", "1 last (perplexity 2.718)"), ("speech", "1 last")])
+def test_perplexity_is_that_of_language(written, kind, shown):
+    assert summary(written(input_json=f'{{"workload": {{"kind": "{kind}"}}}}'))["held-out loss"] == shown
 
 
 def test_a_target_that_was_not_reached_is_shown(written):

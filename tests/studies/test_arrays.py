@@ -142,6 +142,16 @@ def test_where_slurm_refuses_the_second_array_the_first_is_named_with_the_comman
     assert study(folder, do="status").out.count("planned  ") == 1
 
 
+def test_where_slurm_knows_no_gpus_the_way_out_is_to_ask_for_none(folder, study, slurm):
+    slurm()
+    (folder / "sbatch").write_text(
+        "#!/bin/sh\necho 'error: Invalid generic resource (gres) specification' >&2\nexit 1\n"
+    )
+    study(folder, "--gpus", "2", do="submit").check_refused(
+        ["(gres)", "submit with --gpus 0; when it accepts"]
+    )
+
+
 def test_an_index_executes_its_run_whatever_its_label_though_the_study_has_changed(folder, study, job):
     variants = ", ".join(
         f"{{label = {json.dumps(label)}, train.lr = 0.0{n}}}" for n, label in enumerate(ODD, 1)

@@ -175,7 +175,8 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
     done = study(made.folder, "--format", "latex", do="tables")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrr}", r"\toprule"]
+    assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrrr}", r"\toprule"]
+    assert lines[3].endswith(r"energy kWh \\") and lines[5].split(" & ")[-1][0].isdigit()
     assert lines[-1] == r"\end{tabular}" and r"95 \%" in lines[3] and len(lines) == 9
     assert lines[5].startswith("policy.k = 2 & $>$ 0.")  # a bound
 
@@ -505,9 +506,7 @@ def test_rows_made_under_other_rules_are_left_out_and_the_report_names_them(copi
     ledger.loc[1:, "identity"] = "0" * 32  # which contains them
     ledger.to_csv(path, index=False)
     imported = study(copied, path, do="import")
-    assert (
-        f"1 finished runs imported; 3 rows were skipped: {column} of {NAMES[1]} is '{value}'" in imported.out
-    )
+    assert f"1 finished runs imported; 3 rows were skipped: {NAMES[1]} has {column} '{value}'" in imported.out
 
 
 def test_the_rows_that_docs_quote_are_runs_of_their_study():
