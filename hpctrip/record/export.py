@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 
 from hpctrip.base.io import json_text, write_new
+from hpctrip.record import schema
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import defaults, stored_columns
 from hpctrip.record.results_file import FORMATS, read_results
-from hpctrip.record.schema import table_checksum
 
 ROWS = 2**12
 """Rows that are in memory at once."""
@@ -30,7 +30,7 @@ def export(path: str | Path, folder: str | Path, overwrite: bool = False) -> lis
     with open_checked(path, *FORMATS) as file:
         results = read_results(Path(path), file, whole=False)
         for name in results.tables:
-            if table_checksum(stored_columns(file[name])) != file[name].attrs["checksum"].decode():
+            if schema.table_checksum(stored_columns(file[name])) != file[name].attrs["checksum"].decode():
                 raise ValueError(f"/{name} does not match its checksum")
         contents: dict[Path, bytes | Iterator[bytes]] = {
             Path(folder, f"{name}.csv"): _csv(file[name], results.format.tables.get(name, {}))
@@ -49,6 +49,7 @@ def _csv(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> Iterat
         columns = {
             name: (group[name].asstr() if group[name].dtype.kind == "S" else group[name])[rows]
             for name in group
+            if name != schema.ROW
         }
         added = {name: np.full(rows.stop - start, value) for name, value in later.items()}
         yield csv_bytes(columns | added, with_header=start == 0)
