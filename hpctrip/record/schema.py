@@ -274,9 +274,9 @@ def row_bytes(num_sites: int, num_candidates: int) -> int:
 
 
 def empty_bytes(num_sites: int) -> int:
-    """Approximate bytes of a results file without rounds: names, units, descriptions and input (65 kB in a test), and
+    """Approximate bytes of a results file without rounds: names, units, descriptions and input (70 kB in a test), and
     the table of sites."""
-    return 65_000 + 8 * 10 * num_sites
+    return 70_000 + 8 * 10 * num_sites
 
 
 def table_checksum(columns: Iterable[tuple[str, Column]]) -> str:

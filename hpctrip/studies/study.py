@@ -191,7 +191,7 @@ _NUMBERS = ("clock_s", "accuracy", "wall_s", *TOTALS)
 
 
 def _row(line: RunState, folder: Path) -> dict[str, Any]:
-    entry, axes = line.entry, dict(line.entry.choices)
+    entry, axes = line.entry, line.entry.axes
     if line.row is not None:
         results = {name: line.row[name] for name in _RESULTS}
     else:
