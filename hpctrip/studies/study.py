@@ -142,7 +142,7 @@ class Study:
     def _draw(self, picture: Picture, runs: list[Run | None], stem: str) -> list[str]:
         drawing = self._drawing(picture, runs)
         files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
-        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
+        saved = [line for file in files for line in drawing.write(file, overwrite=True)]
         return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
 
     def _drawing(self, picture: Picture, runs: list[Run | None]) -> Drawing:

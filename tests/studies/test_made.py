@@ -152,7 +152,7 @@ def test_a_figure_of_a_study_has_its_runs_and_labels_only_and_is_drawn_in_every_
         ("sweep target", ["--figure sweep target", "key=value"]),
         ("sweep format=gif", ["--figure sweep format=gif", "png"]),
         ("swep", ["no figure is called 'swep'"]),
-        ("network site=3", ["network has no option 'site'"]),
+        ("network site=3", ["network: has no option 'site'"]),
         (
             "league baseline='powertrip round_time=clock'",
             ["no scenario in which powertrip round_time=clock ran"],
