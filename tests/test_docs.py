@@ -70,6 +70,10 @@ def test_readme_is_a_page_and_not_a_manual():
     assert len(README.split()) < 800
     assert (ROOT / "docs/images/first.png").stat().st_size < 200_000
     assert "(docs/images/first.png)" in README
+    with Image.open(ROOT / "docs/images/first.png") as picture:
+        made_with = picture.info["Software"]
+    if not hpctrip.__version__.endswith(".dev0"):  # between two releases it is of the last one
+        assert made_with == f"hpctrip {hpctrip.__version__}"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import hpctrip
 from hpctrip.base.errors import InputError, as_in_python
 from hpctrip.base.frames import pd
 from hpctrip.base.io import (
@@ -103,6 +104,7 @@ def _with_palette(png: io.BytesIO, made_by: str) -> bytes:
 
     data, texts = io.BytesIO(), PngInfo()
     texts.add_text("Source", made_by)
+    texts.add_text("Software", f"hpctrip {hpctrip.__version__}")
     with Image.open(png) as image:
         few = image.convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(data, "png", optimize=True, dpi=image.info["dpi"], pnginfo=texts)
