@@ -107,13 +107,13 @@ def test_an_array_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undistu
         return submitted, cluster.wait(submitted.split()[1].rstrip(":"), states)
 
     submitted, log = submit({"COMPLETED", "FAILED"})
-    assert "2 runs as tasks of an array, 2 ranks" in submitted
+    assert "2 runs in 1 job array, 2 ranks" in submitted
     assert log.count("launch.sh: requeued") == 1 and log.count("resuming after round") == 1
     table = study("status", "try")
     assert "finished     k = 2, seed 7" in table and "its process died after round 1" in table
 
     submitted, log = submit({"COMPLETED"})  # only what is left
-    assert "1 runs as tasks" in submitted
+    assert "1 run in 1 job" in submitted
     assert log.count("resuming after round 1, from ") == 1 and "is finished already" not in log
 
     study("tables", "try")
@@ -139,7 +139,7 @@ def test_an_array_makes_the_runs_whatever_their_labels_and_status_follows_it(clu
         return cluster.run(sys.executable, "-m", "hpctrip", "study", command, "odd.toml", *options)
 
     submitted = study("submit", f"--sbatch=--nodelist={HOST}", "--partition=ci", "--at-once", "4")
-    assert "12 runs as tasks of an array, 1 rank, 0 GPUs each" in submitted
+    assert "12 runs in 1 job array, 1 rank, 0 GPUs each" in submitted
     assert study("status", "--watch").rstrip().endswith("12 runs: 12 finished")
     cluster.wait(submitted.split()[1].rstrip(":"))
     assert "nothing is left to make" in study("submit")

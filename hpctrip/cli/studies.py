@@ -198,10 +198,10 @@ def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, *
             click.echo(printable(shlex.join(["sbatch", *words]), 4000))
         return
     jobs = submission.submit(at_once)
-    arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
+    kind = "job" if len(jobs) == len(todo) else "job array"  # some Slurms accept no arrays
     each = f"{counted(resources['ranks'], 'rank')}, {counted(resources['gpus'], 'GPU')} each"
     echo(
-        f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}, {each}",
+        f"job {', '.join(jobs)}: {counted(len(todo), 'run')} in {counted(len(jobs), kind)}, {each}",
         f"script: {submission.script}",
     )
     for command, what in (("status", "how far it is"), ("tables", "table and figures, once all is over")):
@@ -278,7 +278,9 @@ def plan(choice: Choice, only: str | None, jobs: int | None, samples_per_second:
     from hpctrip.studies.plan import report
     from hpctrip.studies.run import chosen
 
-    for text in report(chosen(choice.read(), only), jobs or capacity()[0], samples_per_second):
+    lines = chosen(choice.read(), only)
+    jobs = jobs or capacity(line.entry for line in lines)[0]
+    for text in report(lines, jobs, samples_per_second):
         echo(text)
 
 

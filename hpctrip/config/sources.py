@@ -82,8 +82,10 @@ class NamedFiles(NamedTuple):
 
     def source(self, of: Callable[[Sequence[Path]], str] | None = None) -> Source:
         """The files as they are now, by the digest `of` them (default: digest_of_files). Raises InputError where they
-        cannot be read."""
-        return Source(self.key, self.value, (of or digest_of_files)(self.find(self.value)))
+        cannot be read, or there are none."""
+        if not (files := self.find(self.value)):
+            raise InputError(f"{self.key}: {self.value}", "no such file or folder", "check the path")
+        return Source(self.key, self.value, (of or digest_of_files)(files))
 
 
 def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:

@@ -23,7 +23,7 @@ from hpctrip.base.units import J_PER_KWH
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, figure
-from hpctrip.figures.common.reading import RUNS, TARGET
+from hpctrip.figures.common.reading import TARGET, WHOLE_RUNS
 from hpctrip.record.reader import Run
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
     return available
 
 
-@figure(RUNS, TARGET)
+@figure(WHOLE_RUNS, TARGET)
 def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     """A panel for each quantity that the runs have, a point for each configuration."""
     target = reading.common_target(runs, target)

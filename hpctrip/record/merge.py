@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def csv_bytes(table: pd.DataFrame | Mapping[str, np.ndarray], with_header: bool 
 def _cells(values: np.ndarray) -> list[Any]:
     """The values as the cells of a CSV file: numbers as Python writes them, NaN as nothing."""
     if values.dtype.kind in "OUT":
-        return list(map(cell, values))
+        return list(map(cache(cell), values))  # columns repeat few texts
     if values.dtype.kind != "f" or not len(values):
         return values.tolist()
     # JSON has the same digits in a fifth of the time, and another form for the smallest and largest numbers

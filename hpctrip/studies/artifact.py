@@ -20,6 +20,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -77,7 +78,7 @@ def write_artifact(study: Study, folder: Path, author: str | None, terms: str | 
         raise InputError(str(folder), "exists already", "name a new folder")
     study.conclude()
     states = study.lines()
-    finished = [opened(state) for state in states if state.finished]
+    finished = [replace(state, run=opened(state)) for state in states if state.finished]
     if not finished:
         raise InputError(f"study {study.name}", "has no finished run", "make its runs first")
     try:

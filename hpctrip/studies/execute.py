@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -225,7 +225,10 @@ def launcher(num_ranks: int) -> list[str]:
     )
 
 
-def capacity() -> tuple[int, list[str]]:
-    """(number of children, GPUs): one child per GPU visible to this process, or per usable core if there is none."""
-    gpus = visible_gpus()
-    return len(gpus) or len(os.sched_getaffinity(0)), gpus
+def capacity(entries: Iterable[Entry], ranks: int = 1) -> tuple[int, list[str]]:
+    """(number of runs side by side, GPUs visible to this process): each of the `ranks` of a run has a GPU, or without
+    GPUs a usable core for each of its threads."""
+    if gpus := visible_gpus():
+        return max(1, len(gpus) // ranks), gpus
+    threads = max((entry.run_input.experiment.ranks.threads for entry in entries), default=1)
+    return max(1, len(os.sched_getaffinity(0)) // (ranks * threads)), []

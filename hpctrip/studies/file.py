@@ -18,6 +18,7 @@ MOST_RUNS = 10_000
 """Maximum number of runs of one grid."""
 COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
 LAST_COLUMNS = (
+    "end_s",
     "target_accuracy",
     "energy_kwh",
     "carbon_kg",
@@ -158,6 +159,13 @@ class Picture(_WithTables):
             values = dict(word.split("=", 1) for word in words)
             formats = {"format": values["format"].split(",")} if "format" in values else {}
             return validate({"name": name} | values | formats, cls)
+
+    @property
+    def of_whole_runs(self) -> bool:
+        """Whether it needs more of its runs than their inputs, ends and curves."""
+        from hpctrip.figures import FIGURES
+
+        return FIGURES[self.name].source.whole
 
     @property
     def stem(self) -> str:

@@ -55,6 +55,10 @@ class Entry:
     """Digests of the files that its input names, and of its plug-ins."""
     identity: str
     """Digest of the settings, the sources and the rules."""
+    resolved: Tables
+    """Its input with all defaults."""
+    rules: str
+    """Versions of the rules by which it is computed: that of hpctrip, and those of its tables above 1."""
 
     @property
     def settings(self) -> Tables:
@@ -80,12 +84,6 @@ class Entry:
     def world(self) -> str:
         """Its label on the axis called `WORLD`, within which runs are compared; empty without such an axis."""
         return dict(self.choices).get(WORLD, "")
-
-    @property
-    def rules(self) -> str:
-        """Versions of the rules by which it is computed: that of hpctrip, and those of its tables above 1."""
-        raised = raised_rules(self.run_input.experiment)
-        return ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())])
 
     @property
     def name(self) -> str:
@@ -229,18 +227,27 @@ class _Reader:
 
     def with_seeds(
         self, first: Input, seeds: Sequence[int | None]
-    ) -> Iterator[tuple[Input, tuple[Source, ...], str]]:
-        """(input, sources, identity) of an input, whose seed is the first of `seeds`, with each of them."""
+    ) -> Iterator[tuple[Input, tuple[Source, ...], str, Tables, str]]:
+        """The fields of an entry from `run_input` on, of an input whose seed is the first of `seeds`, with each of
+        them."""
         sources, hashed = _identified(first, self._source)
+        tables, rules = resolved(first.experiment), _rules(first.experiment)
         for seed in seeds:
             run_input = first if seed in (None, first.experiment.seed) else first.with_seed(seed)
             if run_input.set_by_policy and run_input is not first:
                 sources, hashed = _identified(run_input, self._source)
-            yield run_input, sources, identity(hashed | {"seed": run_input.experiment.seed})
+                tables = resolved(run_input.experiment)
+            own = {"seed": run_input.experiment.seed}
+            yield run_input, sources, identity(hashed | own), tables | own, rules
 
 
 def _file_source(files: NamedFiles) -> Source:
     return files.source(content_of)
+
+
+def _rules(experiment: Experiment) -> str:
+    raised = raised_rules(experiment)
+    return ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())])
 
 
 def _identified(

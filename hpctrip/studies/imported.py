@@ -61,7 +61,7 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
             place = f"{ledger}, line {rows.lines[number]}"
             _check(row, curve, grid[identity], place)
             accuracy, best = texts["accuracy"], float(curve["accuracy"].max())
-            if accuracy != _number(best):
+            if accuracy != number_text(best):
                 problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
                 raise InputError(place, problem, _AS_WRITTEN)
             replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
@@ -92,7 +92,7 @@ def _why(rows: Table, others: Sequence[int], entries: Sequence[Entry]) -> str:
     return "input, data or code differ"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """A number as a ledger has it."""
     return "" if math.isnan(value) else str(value)
 
@@ -117,7 +117,7 @@ def _check(row: Mapping[str, str], curve: pd.DataFrame, entry: Entry, place: str
         problem = f"has {row['rounds']} rounds, its curve {len(curve)}"
         raise InputError(place, problem, _AS_WRITTEN)
     row_s, curve_s = row["clock_s"], _time_to_accuracy(curve, entry)
-    if row_s != _number(curve_s):
+    if row_s != number_text(curve_s):
         problem = f"reached its target at {row_s or 'no time'}, by its curve at {curve_s:g} s"
         raise InputError(place, problem, _AS_WRITTEN)
 
@@ -141,7 +141,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
 def run_of_row(path: Path, entry: Entry, of_ledger: Mapping[str, Any], curve: pd.DataFrame) -> Run:
     """A finished run from its row in a ledger, whose values may be texts, and its curve; its tables of sites are empty.
     Raises InputError where they do not agree, and KeyError or ValueError for no such row."""
-    row = {key: _number(value) if isinstance(value, float) else value for key, value in of_ledger.items()}
+    row = {key: number_text(value) if isinstance(value, float) else value for key, value in of_ledger.items()}
     totals = {name: float(row.get(name) or "nan") for name in TOTALS}
     row = {name: str(row[name]) for name in ROW_COLUMNS}
     wall_s = float(row["wall_s"] or "nan")

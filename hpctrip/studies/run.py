@@ -93,8 +93,8 @@ def _execute(
     """Execute the runs `todo`; returns False if a signal to the study, or the end of
     the job, stopped them early. Raises InputError where ranks cannot be started."""
     launch = launcher(ranks)
-    num_children, gpus = capacity()
-    num_children = min(len(todo), jobs or max(1, num_children // ranks))
+    num_children, gpus = capacity(todo, ranks)
+    num_children = min(len(todo), jobs or num_children)
     with Display(len(lines), sum(line.finished for line in lines)) as display:
         counts = Counter(line.status for line in lines)
         statuses = ", ".join(f"{number} {status}" for status, number in counts.items())

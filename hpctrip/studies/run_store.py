@@ -119,6 +119,11 @@ class RunStore:
         """Path of the status that the run itself writes."""
         return self.log(identity).with_suffix(".json")
 
+    def begun(self) -> set[str]:
+        """The identities of all runs that have a file of any kind."""
+        folders = [folder for name in ("runs", "logs") if (folder := self.folder / name).exists()]
+        return {name.partition(".")[0] for folder in folders for name in os.listdir(folder)}
+
     def job(self, identity: str) -> JobStatus:
         """What a run last knew of itself."""
         return JobStatus.read(self.status_file(identity)) or JobStatus()

@@ -23,14 +23,20 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import check_folder, replace_file
 from hpctrip.config.identity import VERSION
-from hpctrip.config.inputs import resolved
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import TOTALS, pretended, read_imported, run_of_row
+from hpctrip.studies.imported import (
+    CURVE_COLUMNS,
+    curve_of,
+    number_text,
+    pretended,
+    read_imported,
+    run_of_row,
+)
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore, file_state
-from hpctrip.studies.tables import latex_lines, read_tables, results_of, write_tables
+from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, latex_lines, results_of, write_tables
 
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
@@ -74,15 +80,18 @@ class Study:
         """Current status of all runs, or of some; STALE and `earlier` come from the ledger, and the results of
         unchanged files from it or from those of other studies in the folder."""
         earlier, rows = _read_ledger(self.ledger)
-        others = [name for entry in self.entries if (name := entry.identity) not in rows]
-        if any(self.runs.results(name).exists() for name in others):
+        begun = self.runs.begun()
+        if begun.intersection(entry.identity for entry in self.entries).difference(rows):
             for pattern in ("*/ledger.csv", "*/*/ledger.csv"):
                 for ledger in self.runs.folder.glob(pattern):
                     rows = {**_read_ledger(ledger)[1], **rows}
         states = []
         for entry in self.entries if entries is None else entries:
             row = rows.get(entry.identity)
-            states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
+            if entry.identity not in begun:
+                states.append(RunState(entry, RunStatus.PLANNED))
+            else:
+                states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
         return [_with_earlier(state, earlier.get(state.entry.name, "")) for state in states]
 
     def write_ledger(self) -> list[RunState]:
@@ -98,24 +107,43 @@ class Study:
     def conclude(self, latex: bool = False) -> list[str]:
         """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
         print; with `latex`, these are the table alone."""
-        known = {} if self.file.figure else read_tables(self.folder)  # figures are of whole runs
-        lines = [_with_run(line, known) if line.finished else line for line in self.write_ledger()]
-        runs = [line.run for line in lines if line.finished]
+        lines = self.write_ledger()
+        finished = [line for line in lines if line.finished]
+        curves = RunRows(self.folder / "curves.csv", CURVE_COLUMNS)
+        sites = RunRows(self.folder / "sites.csv", ["site"])
+        for line in finished:
+            if not _has_rows(line, curves, sites):
+                run = opened(line)
+                curves.put(line.entry.identity, run.rounds[[*CURVE_COLUMNS]])
+                sites.put(line.entry.identity, run.sites)
         facts = {
             "study": self.file.name,
             "folder": self.name,
             "title": self.title,
             "overlays": ", ".join(Path(file).name for file in self.file.overlays),
         }
-        report = write_tables(self.folder, facts, lines)
+        report = write_tables(self.folder, facts, lines, [curves, sites])
+        if self.file.figure and finished:
+            report += self._draw_all([self._run_for(line, curves) for line in finished])
+        return latex_lines(self.title, lines) if latex else report
+
+    def _draw_all(self, runs: list[Run]) -> Iterator[str]:
+        """Draw the study's figures. Yields the lines to print."""
         names = [picture.name for picture in self.file.figure]
-        for number, picture in enumerate(self.file.figure if runs else ()):
+        for number, picture in enumerate(self.file.figure):
             earlier = names[:number].count(picture.name)
             try:
-                report += self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
+                yield from self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
             except InputError as error:  # too few runs, or imported ones without the tables that it needs
-                report.append(f"figure {picture.name} not drawn: {error.faults[0]}")
-        return latex_lines(self.title, lines) if latex else report
+                yield f"figure {picture.name} not drawn: {error.faults[0]}"
+
+    def _run_for(self, line: RunState, curves: RunRows) -> Run:
+        """A finished run as its figures need it: where they need no more than its curve, from the last tables."""
+        if line.row is None or any(picture.of_whole_runs for picture in self.file.figure):
+            return opened(line)
+        assert line.file is not None
+        run = run_of_row(line.file, line.entry, line.row, curve_of(curves.of(line.entry.identity)))
+        return as_in_study(run, line.entry)
 
     def undrawable(self) -> Iterator[str]:
         """A line for each figure that cannot be drawn of such runs, whatever they come to."""
@@ -135,17 +163,17 @@ class Study:
     def draw(self, picture: Picture) -> list[str]:
         """Draw a figure of the finished runs. Returns the lines to print. Raises InputError where that is
         impossible."""
-        if not (runs := [opened(line).run for line in self.lines() if line.finished]):
+        if not (runs := [opened(line) for line in self.lines() if line.finished]):
             raise InputError(f"study {self.name}", "has no finished run to draw", "make its runs first")
         return self._draw(picture, runs, picture.stem)
 
-    def _draw(self, picture: Picture, runs: list[Run | None], stem: str) -> list[str]:
+    def _draw(self, picture: Picture, runs: list[Run], stem: str) -> list[str]:
         drawing = self._drawing(picture, runs)
         files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
         saved = [line for file in files for line in drawing.write(file, overwrite=True)]
         return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
 
-    def _drawing(self, picture: Picture, runs: list[Run | None]) -> Drawing:
+    def _drawing(self, picture: Picture, runs: list[Run]) -> Drawing:
         from hpctrip.figures import FIGURES  # heavy
 
         draw = FIGURES[picture.name]
@@ -161,7 +189,8 @@ def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[
         table = read_table(ledger)
         earlier = dict(zip(table.column("run"), table.column("earlier"), strict=True))
         table.require(*COLUMNS, *LAST_COLUMNS)
-        columns = table.columns | {name: table.numbers(name, may_lack=True) for name in _NUMBERS}
+        numbers = [LEDGER_RESULTS[name] for name in NUMBERS]
+        columns = table.columns | {name: table.numbers(name, may_lack=True) for name in numbers}
         rows = zip(*(list(values) for values in columns.values()), strict=True)
         last = {row["identity"]: row for row in (dict(zip(columns, row, strict=True)) for row in rows)}
         return earlier, {name: row for name, row in last.items() if row["status"] == RunStatus.FINISHED}
@@ -178,26 +207,10 @@ def _with_earlier(state: RunState, earlier: str) -> RunState:
     return replace(state, earlier=earlier)
 
 
-_RESULTS = {
-    "rounds": "num_rounds",
-    "clock_s": "time_to_accuracy_s",
-    "accuracy": "best_accuracy",
-    "digest": "params_digest",
-    **{name: name for name in ("wall_s", *TOTALS, "synthetic", "made_with")},
-}
-"""{column of the ledger: its name among `results_of` a run}."""
-_NUMBERS = ("clock_s", "accuracy", "wall_s", *TOTALS)
-"""Columns of results that are numbers; empty where there is none."""
-
-
 def _row(line: RunState, folder: Path) -> dict[str, Any]:
     entry, axes = line.entry, line.entry.axes
-    if line.row is not None:
-        results = {name: line.row[name] for name in _RESULTS}
-    else:
-        all_results = results_of(line.run)
-        results = {name: all_results[key] for name, key in _RESULTS.items()}
-    values = results | {
+    results = results_of(line)
+    values = {column: results[name] for name, column in LEDGER_RESULTS.items()} | {
         "run": entry.name,
         "seed": entry.seed,
         "identity": entry.identity,
@@ -214,28 +227,24 @@ def _row(line: RunState, folder: Path) -> dict[str, Any]:
     return {name: (values | axes)[name] for name in (*COLUMNS[:2], *axes, *COLUMNS[2:], *LAST_COLUMNS)}
 
 
-def _with_run(line: RunState, known: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]) -> RunState:
-    """The status of a finished run with its rounds and sites: from the last tables where the ledger stands for its
-    file, so that this need not be opened."""
-    curve, sites = known.get(line.entry.identity, (None, pd.DataFrame()))
-    if line.row is not None and curve is not None and (line.imported or len(sites)):
-        assert line.file is not None
-        with suppress(InputError, ValueError, LookupError):
-            run = run_of_row(line.file, line.entry, line.row, curve)
-            return replace(line, run=as_in_study(replace(run, sites=sites), line.entry))
-    return opened(line)
+def _has_rows(line: RunState, curves: RunRows, sites: RunRows) -> bool:
+    """Whether tables have the rows of a finished run for which the ledger stands."""
+    identity, row = line.entry.identity, line.row
+    if row is None or identity not in curves or not (line.imported or identity in sites):
+        return False
+    clock_s = curves.of(identity).columns["clock_s"]
+    return (str(len(clock_s)), clock_s[-1]) == (row["rounds"], number_text(row["end_s"]))
 
 
-def opened(line: RunState) -> RunState:
-    """The status of a finished run with all its tables, and with the study's label and input."""
+def opened(line: RunState) -> Run:
+    """A finished run with all its tables, and with the study's label and input."""
     assert line.file is not None
     run = read_imported(line.file, line.entry) if line.imported else open_run(line.file)
-    return replace(line, run=as_in_study(run, line.entry))
+    return as_in_study(run, line.entry)
 
 
 def as_in_study(run: Run, entry: Entry) -> Run:
     """The run with the study's label, world and input. Those in its file may differ: another study may have made it,
     before a key was added to hpctrip, or with data in another place."""
     told = {"label": entry.label or "", "world": entry.world}
-    meta, run_input = run.meta | told, resolved(entry.run_input.experiment)
-    return replace(run, meta=meta, input=run_input)
+    return replace(run, meta=run.meta | told, input=entry.resolved)

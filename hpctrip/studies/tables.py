@@ -6,46 +6,90 @@ and figures of one's own can be made from them when the study has ended.
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hpctrip.base.csv import read_table
+from hpctrip.base.csv import Table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.io import replace_file
+from hpctrip.base.io import read_text, replace_file
 from hpctrip.base.stats import Estimate, Times, compare
 from hpctrip.base.text import aligned, markdown_table
+from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
-from hpctrip.config.inputs import resolved
-from hpctrip.figures.common.grouping import times_of
-from hpctrip.record.merge import csv_bytes, setting_text
+from hpctrip.config.inputs import Tables
+from hpctrip.record.merge import cell, csv_bytes, setting_text
 from hpctrip.record.reader import Run
-from hpctrip.studies.imported import CURVE_COLUMNS, TOTALS, curve_of
+from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState
 
 
-def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunState]) -> list[str]:
-    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; finished
-    `lines` have their run. Returns the lines to print."""
-    runs = {line.entry.identity: line.run for line in lines if line.finished and line.run}
+class RunRows:
+    """A CSV table with some rows for each run, whose identity is the first column. Rows can be kept from the last time
+    that it was written, so that the results of runs that have not changed need not be read again."""
+
+    def __init__(self, path: Path, columns: Sequence[str]):
+        """The table in a file; empty, with these columns, if it cannot be read."""
+        self.path, self._columns = path, ["identity", *columns]
+        self._rows: dict[str, list[list[str]]] = defaultdict(list)
+        with suppress(InputError, csv.Error, ValueError):
+            header, *rows = csv.reader(StringIO(read_text(path)))
+            if header[: len(columns) + 1] == self._columns and {len(header)}.issuperset(map(len, rows)):
+                self._columns = header
+                for row in rows:
+                    self._rows[row[0]].append(row)
+
+    def of(self, identity: str) -> Table:
+        """The rows of a run."""
+        rows = self._rows[identity]
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(self._columns)}
+        return Table(str(self.path), columns, range(len(rows)), "")
+
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._rows
+
+    def put(self, identity: str, frame: pd.DataFrame) -> None:
+        """Replace the rows of a run. Columns that not all runs have come last, empty for the others."""
+        self._columns += [name for name in frame if name not in self._columns]
+        _, *cells = csv.reader(StringIO(csv_bytes(frame).decode()))
+        rows = (dict(zip(frame, row, strict=True)) for row in cells)
+        self._rows[identity] = [
+            [identity, *(row.get(name, "") for name in self._columns[1:])] for row in rows
+        ]
+
+    def write(self, identities: Iterable[str]) -> None:
+        """Write the rows of these runs, in this order."""
+        rows = chain.from_iterable(self._rows[identity] for identity in identities)
+        width, text = len(self._columns), StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(map(cell, self._columns))
+        writer.writerows([*row, *[""] * (width - len(row))] for row in rows)
+        replace_file(self.path, text.getvalue().encode())
+
+
+def write_tables(
+    folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], rows: Iterable[RunRows]
+) -> list[str]:
+    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `rows`
+    hold those of finished runs. Returns the lines to print."""
     cells, numbers = zip(*_variants(lines), strict=True)
-    curves = {name: run.rounds[list(CURVE_COLUMNS)] for name, run in runs.items()}
-    sites = {name: run.sites for name, run in runs.items() if not run.sites.empty}  # imported runs have none
-    if any(map(_is_text, sites.values())):
-        sites = {name: _as_text(frame) for name, frame in sites.items()}
     tables = {
         "table.csv": pd.DataFrame(numbers),
-        "runs.csv": _without_gaps(pd.DataFrame([{**facts, **_row(line)} for line in lines])),
-        "curves.csv": _concat(curves, CURVE_COLUMNS),
-        "sites.csv": _concat(sites, ("site",)),
+        "runs.csv": _without_gaps(
+            pd.DataFrame([facts | _row(line) | own for line, own in zip(lines, _inputs(lines), strict=True)])
+        ),
     }
     for name, table in tables.items():
         replace_file(folder / name, csv_bytes(table))
+    for each in rows:
+        each.write(line.entry.identity for line in lines if line.finished)
     head = _head(lines)
     page = f"# {facts['title']}\n\n{markdown_table(head, cells)}\n"
     replace_file(folder / "table.md", page.encode())
@@ -53,23 +97,8 @@ def write_tables(folder: Path, facts: Mapping[str, str], lines: Sequence[RunStat
         facts["title"],
         *aligned(head, cells),
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
-        f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}",
+        f"runs, curves, sites: {', '.join(str(folder / name) for name in ('runs.csv', 'curves.csv', 'sites.csv'))}",
     ]
-
-
-def read_tables(folder: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-    """{identity: (curve, sites as texts)} of the runs in the tables of a study; empty if they cannot be read."""
-    try:
-        curves, sites = read_table(folder / "curves.csv"), read_table(folder / "sites.csv")
-        rounds, identities = curve_of(curves), curves.column("identity")
-    except InputError:
-        return {}
-    by_run = pd.DataFrame(sites.columns).groupby("identity", sort=False)
-    of_run = {str(identity): rows.drop(columns="identity") for identity, rows in by_run}
-    return {
-        str(identity): (curve.reset_index(drop=True), of_run.get(str(identity), pd.DataFrame()))
-        for identity, curve in rounds.groupby(np.array(identities), sort=False)
-    }
 
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
@@ -79,25 +108,38 @@ def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
     return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
 
 
-def results_of(run: Run | None) -> dict[str, Any]:
+LEDGER_RESULTS = {
+    "num_rounds": "rounds",
+    "clock_s": "end_s",
+    "time_to_accuracy_s": "clock_s",
+    "best_accuracy": "accuracy",
+    "params_digest": "digest",
+    **{name: name for name in ("wall_s", *TOTALS, "synthetic", "made_with")},
+}
+"""{name among `results_of` a run: column of the ledger}."""
+NUMBERS = ("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s", *TOTALS)
+"""Those that are numbers; NaN where there is none."""
+
+
+def results_of(line: RunState) -> dict[str, Any]:
     """The results of a run as columns of tables; empty or NaN before its first round. `clock_s` is the simulated time
     at the end."""
-    results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
-    results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
-    results |= dict.fromkeys(TOTALS, math.nan)
-    if run is not None and len(run.rounds):
-        results = {
-            "num_rounds": str(len(run.rounds)),
-            "clock_s": float(run.rounds["clock_s"].iloc[-1]),
-            "time_to_accuracy_s": run.time_to_accuracy_s,
-            "best_accuracy": float(run.rounds["accuracy"].max()),
-            "params_digest": run.meta["params_digest"],
-            "wall_s": wall_s(run),
-            **{name: _total(run, name) for name in TOTALS},
-            "synthetic": ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"]),
-            "made_with": made_with(run),
-        }
-    return results
+    if line.row is not None:
+        return {name: line.row[column] for name, column in LEDGER_RESULTS.items()}
+    run = line.run
+    if run is None or not len(run.rounds):
+        return {name: math.nan if name in NUMBERS else "" for name in LEDGER_RESULTS}
+    return {
+        "num_rounds": str(len(run.rounds)),
+        "clock_s": float(run.rounds["clock_s"].iloc[-1]),
+        "time_to_accuracy_s": run.time_to_accuracy_s,
+        "best_accuracy": float(run.rounds["accuracy"].max()),
+        "params_digest": run.meta["params_digest"],
+        "wall_s": wall_s(run),
+        **{name: _total(run, name) for name in TOTALS},
+        "synthetic": ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"]),
+        "made_with": made_with(run),
+    }
 
 
 def _total(run: Run, name: str) -> float:
@@ -122,7 +164,7 @@ def made_with(run: Run) -> str:
 
 
 def _row(line: RunState) -> dict[str, Any]:
-    entry, experiment = line.entry, line.entry.run_input.experiment
+    entry = line.entry
     return {
         "run": entry.name,
         "variant": entry.variant,
@@ -132,33 +174,23 @@ def _row(line: RunState) -> dict[str, Any]:
         "identity": entry.identity,
         "status": str(line.status),
         "reason": line.reason,
-        "target_accuracy": experiment.stop.target,
-        **results_of(line.run),
+        "target_accuracy": entry.run_input.experiment.stop.target,
+        **results_of(line),
         "rules": entry.rules,
         "sources": "; ".join(f"{source.key} {source.digest}" for source in entry.sources),
-        # as text: a column has an int and a float as they were written, though some runs may lack the key
-        **{f"input.{key}": setting_text(value) for key, value in flat(resolved(experiment)).items()},
     }
 
 
-def _is_text(frame: pd.DataFrame) -> bool:
-    return frame["site"].dtype.kind not in "iuf"
-
-
-def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame as `read_tables` reads it."""
-    if _is_text(frame):
-        return frame
-    return pd.read_csv(BytesIO(csv_bytes(frame)), dtype=str, keep_default_na=False)
-
-
-def _concat(frames: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows of the frames of several runs below each other, with the identity of the run in the first column. Columns
-    that a run does not have are empty."""
-    if not frames:
-        return pd.DataFrame(columns=["identity", *columns])
-    rows = pd.concat(frames, names=["identity"]).reset_index(level="identity").reset_index(drop=True)
-    return _without_gaps(rows)
+def _inputs(lines: Sequence[RunState]) -> Iterator[dict[str, str]]:
+    """The input of each run as columns of texts: one column has an int and a float as they were written, though some
+    runs may lack its key."""
+    apart: Tables = {}
+    columns: dict[str, str] = {}
+    for tables in (line.entry.resolved for line in lines):
+        if (of_all_seeds := tables | {"seed": None}) != apart:
+            apart = of_all_seeds
+            columns = {f"input.{key}": setting_text(value) for key, value in flat(tables).items()}
+        yield columns | {"input.seed": setting_text(tables["seed"])}
 
 
 def _without_gaps(table: pd.DataFrame) -> pd.DataFrame:
@@ -192,14 +224,24 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
         variants.setdefault(line.entry.variant, []).append(line)
     firsts: dict[str, tuple[Times | None, float]] = {}
     for name, members in variants.items():
-        finished = [line.run for line in members if line.finished and line.run]
         target = members[0].entry.run_input.experiment.stop.target
-        times = times_of(finished, target) if finished else None
+        times = _times([line for line in members if line.finished])
         first = firsts.setdefault(members[0].entry.world, (times, target))
         comparable = times and first[0] and target > 0 and target == first[1]
         ratio = compare(times, first[0]) if comparable else Estimate.mean([])
         labels = {"variant": name, **members[0].entry.axes, "target_accuracy": target}
         yield (name, *_cells(times, len(members), target, ratio)), labels | _numbers(times, ratio)
+
+
+def _times(lines: Sequence[RunState]) -> Times | None:
+    """The times to their target of the finished runs of a variant; None if there are none."""
+    by_seed = []
+    for line in lines:
+        results = results_of(line)
+        reached = math.isfinite(results["time_to_accuracy_s"])
+        spent_s = results["time_to_accuracy_s" if reached else "clock_s"]
+        by_seed.append((line.entry.seed, spent_s / HOUR_S, reached, results["best_accuracy"]))
+    return Times.of(by_seed) if by_seed else None
 
 
 def _cells(times: Times | None, num_planned: int, target: float, ratio: Estimate) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def test_a_study_is_submitted_in_arrays_that_slurm_accepts_one_after_the_other(f
     site = ["--partition", "gpu", "--account", "abc", "--sbatch=--qos=long"]
     ended = study(folder, "--at-once", "2", *resources, *site, do="submit")
     assert ended.code == 0, ended.err
-    assert "job 1, 2: 4 runs as tasks of 2 arrays, 3 ranks, 2 GPUs each" in ended.out
+    assert "job 1, 2: 4 runs in 2 job arrays, 3 ranks, 2 GPUs each" in ended.out
     assert f"hpctrip study tables {folder}/study.toml --out {folder}/out\n" in ended.out
     file, script = list_of(folder), list_of(folder).with_suffix(".sh")
     assert submitted() == [

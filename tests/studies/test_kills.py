@@ -277,6 +277,12 @@ def test_two_runs_of_three_ranks_use_six_different_gpus_of_eight(folder, study, 
     assert sorted(gpu for line in seen.read_text().split() for gpu in line.split(",")) == list("012345")
 
 
+def test_runs_of_several_threads_leave_a_core_to_each(folder, study, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    report = study(folder, "-o", "ranks.threads=4", "--samples-per-second", "1000", do="plan").out
+    assert "2 in parallel (" in report, report
+
+
 def test_a_launcher_that_starts_nothing_fails_instead_of_asking_for_another_start(folder, study, monkeypatch):
     monkeypatch.setenv("HPCTRIP_LAUNCHER", "true")
     ended = study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")

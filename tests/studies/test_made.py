@@ -239,6 +239,12 @@ def test_a_list_opens_only_the_results_that_changed_since_the_ledger_was_written
     assert set(statuses(study(copied, do="status")).values()) == {"finished"} and opened == [changed]
 
 
+def test_no_file_is_looked_for_of_runs_that_have_not_begun(copied, study, monkeypatch):
+    monkeypatch.setattr(run_store.RunStore, "inspect", lambda *_: pytest.fail("looked"))
+    statuses_now = statuses(study(copied, "-o", "seed=40..49", do="status"))
+    assert len(statuses_now) == 20 and set(statuses_now.values()) == {"planned"}
+
+
 def test_a_list_of_a_study_that_was_never_made_takes_what_other_studies_know(copied, study, monkeypatch):
     opened = []
     monkeypatch.setattr(run_store, "open_run", lambda file: opened.append(file) or open_run(file))
@@ -332,11 +338,11 @@ def test_a_figure_that_cannot_be_drawn_is_told_before_anything_is_trained(copied
     assert warning in ended.out and ended.out.count("warning") == 1
 
 
-def test_tables_of_finished_runs_open_none_of_their_files_and_are_the_same(copied, study, monkeypatch):
-    (copied / "study.toml").write_text(STUDY.partition("[[figure]]")[0])
-    tables = [
-        copied / "out/two" / name for name in ("table.csv", "runs.csv", "curves.csv", "sites.csv", "table.md")
-    ]
+def test_tables_and_figures_of_curves_open_no_file_of_finished_runs_and_are_the_same(
+    copied, study, monkeypatch
+):
+    names = "table.csv", "runs.csv", "curves.csv", "sites.csv", "table.md", "figures/curves.csv"
+    tables = [copied / "out/two" / name for name in names]
     assert study(copied, do="tables").code == 0
     before, opened = [table.read_text() for table in tables], []
     for module in (run_store, study_module):

@@ -38,6 +38,13 @@ def test_a_folder_that_cannot_be(out, folder, hpctrip):
     ended.check_refused([f"{folder / out}".removesuffix("/x"), "is not a folder"])
 
 
+@pytest.mark.parametrize("do", ["run", "status"])
+def test_training_data_that_has_gone_is_named(do, folder, study):
+    gone = folder / "gone"
+    ended = study(folder, "-o", "workload.kind=emnist", "-o", f"workload.data={gone}", do=do)
+    ended.check_refused([f"{gone}"])
+
+
 def test_a_file_in_place_of_the_folder_of_a_study(folder, study):
     a_file(folder / "out/two")
     study(folder).check_refused([f"{folder / 'out/two'}: is not a folder"])

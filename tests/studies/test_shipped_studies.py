@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from hpctrip.base.errors import InputError
 from hpctrip.studies.studies import Changes, read_studies, study_file
 
+ROOT = Path(__file__).parents[2]
 FOLDER = Path(study_file("paper")).parent
 PAPER = tomllib.loads((FOLDER / "paper.toml").read_text())["studies"]
 SHIPPED = [
@@ -20,6 +22,20 @@ def test_every_study_on_embedded_data_has_a_small_form_with_few_seeds_three_in_t
     seeds = len({entry.seed for entry in study.entries})
     assert seeds in ({3} if path.name in PAPER else {1} if path.stem == "smoke" else {2, 3})
     assert all(entry.run_input.experiment.checked_num_sites() <= 40 for entry in study.entries)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*_real.toml")), ids=lambda path: path.stem)
+def test_every_study_on_real_data_can_be_read_where_the_data_are(path, tmp_path, monkeypatch):
+    (tmp_path / "data").symlink_to(ROOT.parent / "shared/data")
+    (tmp_path / "inputs").symlink_to(ROOT / "inputs")
+    monkeypatch.chdir(tmp_path)
+    try:
+        studies = read_studies(str(path), tmp_path, Changes(["seed=0"]), checked=False)
+    except InputError as error:
+        if any(text in str(error) for text in ("no such file", "there is no", "no file matches")):
+            pytest.skip(f"no data: {error.faults[0]}")
+        raise
+    assert all(study.entries for study in studies)
 
 
 def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train_one_epoch(tmp_path):

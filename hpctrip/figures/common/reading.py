@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,6 +100,8 @@ class Source:
     """Whether one picture is drawn of a list of runs."""
     of_study: Callable[[Sequence[Run]], Any] | None = None
     """Turns the runs of a study into the input of the figure; None: the figure cannot be drawn of a study."""
+    whole: bool = False
+    """Whether it needs more of the runs than their inputs, ends and curves."""
 
 
 def _all_runs(runs: Sequence[str]) -> list[Subject]:
@@ -169,7 +171,8 @@ _TRACES = (
 RUNS = Source(
     "results files, folders or quoted patterns", RUNS_ARGUMENT, _all_runs, of_many=True, of_study=list
 )
-ONE_RUN = Source("one results file", RUNS_ARGUMENT, _one_run, of_study=with_sites)
+WHOLE_RUNS = replace(RUNS, whole=True)
+ONE_RUN = Source("one results file", RUNS_ARGUMENT, _one_run, of_study=with_sites, whole=True)
 EACH_RUN = Source("results files, a picture each", RUNS_ARGUMENT, _each_run, "beside the results file, .png")
 TRACES = Source(
     "power traces: a folder of cell*.csv(.gz), a file or a quoted pattern",

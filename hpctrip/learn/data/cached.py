@@ -100,7 +100,10 @@ def digest_of(folder: Path) -> str:
 
 def content_of(files: Sequence[Path]) -> str:
     """`digest_of_files`, read anew only where a file's path, size, inode or times have changed."""
-    settings = {str(path.absolute()): _state(path) for path in files}
+    try:
+        settings = {str(path.absolute()): _state(path) for path in files}
+    except OSError:
+        return digest_of_files(files)  # raises InputError
     folder = prepared("digests", settings, lambda: {"digest": np.array([digest_of_files(files)])})
     return str(load(folder, "digest")[0])
 
