@@ -56,11 +56,12 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
         elif curve.empty:
             without_curve += 1
         else:
-            texts = {name: _text(values[number]) for name, values in rows.columns.items()}
-            row = {name: texts[name] for name in (*ROW_COLUMNS, *TOTALS) if name in texts}
+            # an unknown number is empty, or NaN where none of its column is known
+            texts = {name: each[number] for name, each in rows.columns.items() if each[number] != "NaN"}
+            row = {name: texts.get(name, "") for name in (*ROW_COLUMNS, *TOTALS) if name in rows.columns}
             place = f"{ledger}, line {rows.lines[number]}"
             _check(row, curve, grid[identity], place)
-            accuracy, best = texts["accuracy"], float(curve["accuracy"].max())
+            accuracy, best = texts.get("accuracy", ""), float(curve["accuracy"].max())
             if accuracy != number_text(best):
                 problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
                 raise InputError(place, problem, _AS_WRITTEN)
@@ -95,11 +96,6 @@ def _why(rows: Table, others: Sequence[int], entries: Sequence[Entry]) -> str:
 def number_text(value: float) -> str:
     """A number as a ledger has it."""
     return "" if math.isnan(value) else str(value)
-
-
-def _text(cell: str) -> str:
-    """A cell of a ledger; an unknown number is empty, or NaN where none of its column is known."""
-    return "" if cell == "NaN" else cell
 
 
 def curve_of(table: Table) -> pd.DataFrame:
