@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import hpctrip
 from hpctrip.base.errors import EXIT_CODES
@@ -210,13 +211,25 @@ def test_the_python_of_the_docs_runs(folder, capsys):
     exec(FILES["library.py"], {})
     assert (folder / "k5.png").exists()
     hpctrip.run("inputs/smoke.toml", {"stop.max_rounds": 1}, out="results/first.h5", quiet=True)
-    exec("import hpctrip\n" + FILES["again.py"], {})
-    exec("import hpctrip\n" + FILES["cluster.py"], {})
+    exec(FILES["again.py"], {})
+    exec(FILES["cluster.py"], {})
     exec(FILES["read.py"], {})
+    exec(FILES["in_xarray.py"], {})
     (folder / "docs").symlink_to(ROOT / "docs")
     exec(FILES["start.py"], {})
     assert (folder / "when_to_start.png").exists()
     assert "held-out accuracy of the global model" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("program", "name"), [("Rscript", "in_r.R"), ("octave-cli", "in_octave.m")])
+def test_other_languages_read_results_as_the_docs_say(program, name, folder):
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    run = hpctrip.run("inputs/smoke.toml", {"stop.max_rounds": 1}, out="results/first.h5", quiet=True)
+    done = subprocess.run([program, name], cwd=folder, capture_output=True, text=True)
+    if "no package called" in done.stderr:
+        pytest.skip("R has no package hdf5r here")
+    assert f"{run.rounds['accuracy'].iloc[-1]:g}" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -63,10 +63,16 @@ def watch(path: str) -> None:
     help="Export the trained model of the newest checkpoint: OUT.safetensors, or for language models a folder OUT that "
     "transformers or peft load.",
 )
+@click.option("--parquet", is_flag=True, help="Write the tables as Parquet instead of CSV.")
 @plugins_option
 @overwrite_option
 def export(
-    path: str, folder: str | None, model: str | None, plugins: tuple[str, ...], overwrite: bool
+    path: str,
+    folder: str | None,
+    model: str | None,
+    parquet: bool,
+    plugins: tuple[str, ...],
+    overwrite: bool,
 ) -> None:
     """Export the tables of a results file as CSV to FOLDER, or its model.
 
@@ -74,9 +80,9 @@ def export(
     """
     from hpctrip.record.export import export as write
 
-    if not (folder or model):
+    if not (folder or model) or (parquet and not folder):
         raise click.UsageError("name a FOLDER for the tables, --model OUT, or both")
-    written = [*write(path, folder, overwrite)] if folder else []
+    written = [*write(path, folder, overwrite, parquet)] if folder else []
     if model:
         from hpctrip.runner.export import export_model
 

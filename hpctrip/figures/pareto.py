@@ -138,6 +138,7 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
             label=style.counted_name(row.label, row.num_seeds, 30) + ("" if reached else "*"),
         )
     axes.set_xlabel(panel.title)
+    axes.margins(0.1)  # room for the marks at the edges
     least, most = table[panel.name].min(), table[panel.name].max()
     if least > 0 and most > SPREAD * least:
         style.log_axis(axes)

@@ -125,6 +125,8 @@ def _refuse_others(path: Path, as_csv: Path) -> None:
 def csv_bytes(table: pd.DataFrame | Mapping[str, np.ndarray], with_header: bool = True) -> bytes:
     """Format the columns of a table as UTF-8 CSV. Numbers keep all digits; NaN is an empty cell.
 
+    Programs guess the type of a column from its cells. So NaN is written as such where a column has no other number,
+    and infinity as 1e999, which is read as infinity where the word would be a text or a date.
     Unprintable characters are escaped (`printable`), because programs differ in which of them end a line. Texts that a
     spreadsheet would evaluate (they begin with = + - or @ and are no numbers) get a leading apostrophe.
     """
@@ -145,8 +147,9 @@ def _cells(values: np.ndarray) -> list[Any]:
     # JSON has the same digits in a fifth of the time, and another form for the smallest and largest numbers
     cells = to_json(values.tolist()).decode()[1:-1].split(",")
     size = np.abs(values)
+    unknown = "NaN" if np.isnan(values).all() else ""
     for row in np.flatnonzero(~((size >= 1e-4) & (size < 1e16))).tolist():
-        cells[row] = "" if np.isnan(values[row]) else repr(values[row].item())
+        cells[row] = unknown if np.isnan(values[row]) else repr(values[row].item()).replace("inf", "1e999")
     return cells
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import hpctrip
 from hpctrip.base.io import BestEffortStream
+from hpctrip.base.process import log
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
@@ -82,14 +83,18 @@ class Progress:
         """Report one more round."""
         row = state.history.last
         assert row is not None
-        self.console.print(round_line(row))
+        self._print(round_line(row))
         self.bar.update(self.bar.task_ids[0], completed=state.round)
         self.status.round(row)
 
     def say(self, line: str) -> None:
         """Print one more line."""
-        self.console.print(printable(line, 1000), markup=False)
+        self._print(line)
         self.status.say(line)
+
+    def _print(self, line: str) -> None:
+        log(line)
+        self.console.print(printable(line, 1000), markup=False)
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """Print the closing lines, below the bar."""
@@ -103,7 +108,7 @@ class Progress:
         )
         if target is not None:
             reached_s = time_to_accuracy_s(history.curve(), target)
-            self.console.print(
+            self._print(
                 f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"
                 if reached_s == reached_s
                 else f"time to accuracy {target:g}: not reached (best {facts['best_accuracy']:.4f})"
@@ -116,7 +121,7 @@ class Progress:
             self.say(f"{name}: {text}")
         for line in self.aggregator.rank_phases(state.history):
             self.say(line)
-        self.console.print(f"model digest {digest}")
+        self._print(f"model digest {digest}")
         self.say(f"results: {self.path}")
 
     def __exit__(self, *_: object) -> None:

@@ -199,6 +199,7 @@ class Session:
 
     def say(self, line: str) -> None:
         """Print a line before there is a `Progress`. The run goes on if the output breaks."""
+        process.log(line)
         if not self.quiet:
             print(printable(line, 1000), file=BestEffortStream(sys.stdout), flush=True)
 

@@ -77,6 +77,11 @@ class Entry:
         return ", ".join(label for _, label in self.choices) or self.run_input.experiment.label or "run"
 
     @property
+    def axes(self) -> dict[str, str]:
+        """{axis: value of its key, or label of its variant}, the columns of tables."""
+        return {axis: label.removeprefix(f"{axis} = ") for axis, label in self.choices}
+
+    @property
     def world(self) -> str:
         """Its label on the axis called `WORLD`, within which runs are compared; empty without such an axis."""
         return dict(self.choices).get(WORLD, "")

@@ -56,12 +56,12 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
         elif curve.empty:
             without_curve += 1
         else:
-            row = {
-                name: rows.columns[name][number] for name in (*ROW_COLUMNS, *TOTALS) if name in rows.columns
-            }
+            # an unknown number is empty, or NaN where none of its column is known
+            texts = {name: each[number] for name, each in rows.columns.items() if each[number] != "NaN"}
+            row = {name: texts.get(name, "") for name in (*ROW_COLUMNS, *TOTALS) if name in rows.columns}
             place = f"{ledger}, line {rows.lines[number]}"
             _check(row, curve, grid[identity], place)
-            accuracy, best = rows.columns["accuracy"][number], float(curve["accuracy"].max())
+            accuracy, best = texts.get("accuracy", ""), float(curve["accuracy"].max())
             if accuracy != number_text(best):
                 problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
                 raise InputError(place, problem, _AS_WRITTEN)

@@ -175,7 +175,7 @@ class Study:
     def _draw(self, picture: Picture, runs: list[Run], stem: str) -> list[str]:
         drawing = self._drawing(picture, runs)
         files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
-        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
+        saved = [line for file in files for line in drawing.write(file, overwrite=True)]
         return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
 
     def _drawing(self, picture: Picture, runs: list[Run]) -> Drawing:
@@ -222,7 +222,7 @@ def _with_earlier(state: RunState, row: Row) -> RunState:
 
 
 def _row(line: RunState, folder: Path) -> dict[str, Any]:
-    entry, axes = line.entry, dict(line.entry.choices)
+    entry, axes = line.entry, line.entry.axes
     results = results_of(line)
     values = {column: results[name] for name, column in LEDGER_RESULTS.items()} | {
         "run": entry.name,

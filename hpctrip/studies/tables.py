@@ -58,8 +58,11 @@ class RunRows:
     def put(self, identity: str, frame: pd.DataFrame) -> None:
         """Replace the rows of a run. Columns that not all runs have come last, empty for the others."""
         self._columns += [name for name in frame if name not in self._columns]
-        cells = csv.reader(StringIO(csv_bytes(frame.reindex(columns=self._columns[1:])).decode()))
-        self._rows[identity] = [[identity, *row] for row in list(cells)[1:]]
+        _, *cells = csv.reader(StringIO(csv_bytes(frame).decode()))
+        rows = (dict(zip(frame, row, strict=True)) for row in cells)
+        self._rows[identity] = [
+            [identity, *(row.get(name, "") for name in self._columns[1:])] for row in rows
+        ]
 
     def write(self, identities: Iterable[str]) -> None:
         """Write the rows of these runs, in this order."""
@@ -181,7 +184,7 @@ def _row(line: RunState) -> dict[str, Any]:
         "variant": entry.variant,
         "label": entry.label or "",
         "seed": entry.seed,
-        **{f"axis.{axis}": label for axis, label in entry.choices},
+        **{f"axis.{axis}": value for axis, value in entry.axes.items()},
         "identity": entry.identity,
         "status": str(line.status),
         "reason": line.reason,
@@ -240,7 +243,7 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
         first = firsts.setdefault(members[0].entry.world, (times, target))
         comparable = times and first[0] and target > 0 and target == first[1]
         ratio = compare(times, first[0]) if comparable else Estimate.mean([])
-        labels = {"variant": name, **dict(members[0].entry.choices), "target_accuracy": target}
+        labels = {"variant": name, **members[0].entry.axes, "target_accuracy": target}
         yield (name, *_cells(times, len(members), target, ratio)), labels | _numbers(times, ratio)
 
 
@@ -267,6 +270,6 @@ def _cells(times: Times | None, num_planned: int, target: float, ratio: Estimate
 
 def _numbers(times: Times | None, ratio: Estimate) -> dict[str, object]:
     missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    numbers = times.row() if times else missing | {"num_seeds": 0, "num_reached": 0}
+    numbers = times.row() if times else missing | {"mean_is": "", "num_seeds": 0, "num_reached": 0}
     bounds = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return numbers | bounds | {"ratio_is": ratio.bound, "num_pairs": ratio.n}
