@@ -11,6 +11,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import hpctrip
 from hpctrip.base.errors import EXIT_CODES
@@ -149,6 +150,15 @@ def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
     assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
     assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
     assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
+
+
+def test_the_report_of_the_docs_is_that_of_the_planners_twelve_sites(folder, hpctrip):
+    assert hpctrip("run", "inputs/planner.toml", "-o", "stop.max_rounds=7", "--out", "planner.h5").code == 0
+    head, *rows = hpctrip("show", "--sites", "planner.h5").out.splitlines()[1:]
+    said = re.search(r"(?s)```text\nsite (.*?)```", PAGES["docs/howto/sites.md"])[0].splitlines()[1:-1]
+    assert said[0].split() == head.split()
+    assert {line.split()[0] for line in said[1:]} - {"..."} <= {row.split()[0] for row in rows}
+    assert len(rows) == 12 + 1 and set(open_run("planner.h5").sites["fact_operator"]) == {"own", "partner"}
 
 
 def test_the_power_of_the_docs_is_that_of_its_sites(folder, hpctrip):

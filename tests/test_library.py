@@ -219,7 +219,7 @@ def test_a_notebook_shows_the_summary_and_pictures(run):
     assert repr(run) == f"<Run {run.path}: demo, finished, 2 rounds>"
     page = run._repr_html_()
     assert page.startswith("<pre") and "rounds" in page and run.meta["params_digest"][:8] in page
-    for name in ("summary", "stragglers", "curves"):
+    for name in ("summary", "sites", "curves"):
         assert run.plot(name)._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(hpctrip.InputError, match="did you mean"):
         hpctrip.plot("curvs", run)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,13 @@ def _refuse_others(path: Path, as_csv: Path) -> None:
             raise InputError(str(path), "exists and is not a merged table", hint) from None
     if os.path.lexists(as_csv):
         raise InputError(str(as_csv), f"exists and is not part of a merged table {path}", hint)
+
+
+def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table for LaTeX with the package booktabs, its first column to the left."""
+    cells = pd.DataFrame([*rows], columns=[*head])
+    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(head) - 1)}")
+    return table.replace("> ", "$>$ ").splitlines()  # > is another sign in some fonts
 
 
 def csv_bytes(table: pd.DataFrame | Mapping[str, np.ndarray], with_header: bool = True) -> bytes:

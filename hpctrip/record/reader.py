@@ -25,6 +25,7 @@ from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Column, Format
 from hpctrip.sim.quantities import ACTIVITIES
 from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.sites import numbered
 from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -85,6 +86,16 @@ class Run(ResultsFile):
         rows["end_s"] = rows["clock_s"].where(rows["status"] != Status.UNDER_WAY)
         names = "site round start_s computed_s sent_s end_s age weight status energy_j"
         return rows[names.split()].reset_index(drop=True)
+
+    @property
+    def site_names(self) -> list[str]:
+        """The names of the sites, [N]; "site 3" for one without."""
+        names = self.sites["name"] if "name" in self.sites else [""] * len(self.sites)
+        return [name or f"site {site}" for site, name in zip(self.sites["site"], names, strict=True)]
+
+    def site_name(self, site: int) -> str:
+        """A site in messages: its number and, where it has one, its name."""
+        return numbered(site, self.sites.get("name", ()))
 
     @property
     def time_to_accuracy_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -133,13 +134,18 @@ class Experiment(Component):
         )
         return 1 + changed
 
+    @property
+    def deadline_s(self) -> float:
+        """Simulated time by which the policy's objective asks for the target accuracy; NaN: it has no deadline."""
+        return getattr(getattr(self.policy, "objective", None), "deadline_s", math.nan)
+
     def checked_num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing)
-        self.accounts.check(signal_models(self), self.stop.budgets)
+        self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 
     def check(self) -> Simulation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 
 from rich import progress as bars
 from rich.console import Console
@@ -15,7 +16,7 @@ from hpctrip.base.process import log
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
-from hpctrip.record.show import drawn, energy, round_facts, wall_time
+from hpctrip.record.show import deadline, drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Input
 from hpctrip.runner.job_status import StatusFile
@@ -83,7 +84,7 @@ class Progress:
         """Report one more round."""
         row = state.history.last
         assert row is not None
-        self._print(round_line(row))
+        self._print(round_line(row, self.aggregator.world.site_columns.get("name", ())))
         self.bar.update(self.bar.task_ids[0], completed=state.round)
         self.status.round(row)
 
@@ -101,13 +102,18 @@ class Progress:
         self.bar.stop()
         history, target = state.history, self.stop.target_accuracy
         facts = round_facts({name: [getattr(row, name) for row in history.rows] for name in TABLES["rounds"]})
-        facts["currency"] = self.aggregator.experiment.accounts.currency
-        facts["synthetic_signals"] = self.aggregator.world.synthetic_signals
+        reached_s = time_to_accuracy_s(history.curve(), self.stop.target)
+        facts |= {
+            "status": "finished",
+            "currency": self.aggregator.experiment.accounts.currency,
+            "synthetic_signals": self.aggregator.world.synthetic_signals,
+            "time_to_accuracy_s": reached_s,
+            "deadline_s": self.aggregator.experiment.deadline_s,
+        }
         self.say(
             f"stopped: {state.stop_reason}, after {len(history)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
         )
         if target is not None:
-            reached_s = time_to_accuracy_s(history.curve(), target)
             self._print(
                 f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"
                 if reached_s == reached_s
@@ -116,7 +122,12 @@ class Progress:
         written = (
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (facts['wall_s'] or math.inf):.2%})"
         )
-        lines = {**energy(facts), "wall time": f"{wall_time(facts)}; {written}", **drawn(facts)}
+        lines = {
+            **deadline(facts),
+            **energy(facts),
+            "wall time": f"{wall_time(facts)}; {written}",
+            **drawn(facts),
+        }
         for name, text in lines.items():
             self.say(f"{name}: {text}")
         for line in self.aggregator.rank_phases(state.history):
@@ -128,14 +139,15 @@ class Progress:
         self.bar.stop()
 
 
-def round_line(row: RoundRow) -> str:
-    """The line that reports a round."""
+def round_line(row: RoundRow, names: Sequence[str] = ()) -> str:
+    """The line that reports a round, with the name of its straggler where sites have `names` [N]."""
+    at = f" at {printable(names[row.straggler], 24)}" if len(names) and names[row.straggler] else ""
     accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
     arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
     return (
         f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
         f"  clock {row.clock_s / HOUR_S:7.3f} h"
-        f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
+        f"  (+{row.makespan_s:.1f} s{at}: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
         f"  wall {row.wall_s:.2f} s"
     )
 

@@ -39,7 +39,7 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
         key = _speed_key(members[0])
         planned = forecast(members[0].entry.run_input.experiment, LOOK_AHEAD, speeds.get(key))
         speeds[key] = planned.speed
-        each_s = measured.get(variant, planned.max_rounds_wall_s)
+        each_s = measured.get(variant, planned.total("wall_s", planned.aggregator.experiment.stop.max_rounds))
         how = "as in finished runs" if variant in measured else "at most, with max_rounds"
         yield f"{variant}: {len(members)} missing, {duration(each_s)} each ({how})"
         total_s += len(members) * each_s

@@ -25,6 +25,7 @@ from hpctrip.base.io import check_folder, replace_file
 from hpctrip.config.identity import VERSION
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
+from hpctrip.record.site_report import by_site
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import (
@@ -115,12 +116,12 @@ class Study:
         if not (finished := [line for line in lines if line.finished]):
             return []
         curves = RunRows(self.folder / "curves.csv", CURVE_COLUMNS)
-        sites = RunRows(self.folder / "sites.csv", ["site"])
+        sites = RunRows(self.folder / "sites.csv", ["site", "rounds_in_cohort"])
         for line in finished:
             if not _has_rows(line, curves, sites):
                 run = opened(line)
                 curves.put(line.entry.identity, run.rounds[[*CURVE_COLUMNS]])
-                sites.put(line.entry.identity, run.sites)
+                sites.put(line.entry.identity, run.sites if run.sites.empty else by_site(run))  # if imported
         facts = {
             "study": self.file.name,
             "folder": self.name,

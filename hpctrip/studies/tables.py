@@ -25,7 +25,7 @@ from hpctrip.base.text import aligned, markdown_table
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables
-from hpctrip.record.merge import cell, csv_bytes, setting_text
+from hpctrip.record.merge import cell, csv_bytes, latex_table, setting_text
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState
@@ -111,8 +111,7 @@ def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
     means = by_variant.agg(lambda each: each.mean(skipna=False)).reindex(cells["variant"])
     for name in means.columns[means.fillna(0).any()]:
         cells[name] = [f"{mean:.4g}" if mean == mean else "-" for mean in means[name]]
-    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(cells.columns) - 1)}")
-    return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
+    return [f"% {title}", *latex_table(cells.columns, cells.to_numpy().tolist())]
 
 
 def _spent(line: RunState) -> dict[str, float]:
@@ -225,7 +224,13 @@ HEAD = (
 
 def _head(lines: Sequence[RunState]) -> tuple[str, ...]:
     of_world = any(line.entry.world for line in lines)
-    return (*HEAD[:-1], HEAD[-1].replace("the first", "the first of its world")) if of_world else HEAD
+    head = (*HEAD[:-1], HEAD[-1].replace("the first", "the first of its world")) if of_world else HEAD
+    return (*head, "deadline") if _have_deadlines(lines) else head
+
+
+def _have_deadlines(lines: Sequence[RunState]) -> bool:
+    """Whether the objective of one of the policies asks for the target by a time."""
+    return any(line.entry.run_input.experiment.deadline_s > 0 for line in lines)
 
 
 def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
@@ -234,6 +239,7 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
     The ratio to the first variant of the same world is unknown if that has another target accuracy or shares no seed.
     """
     variants: dict[str, list[RunState]] = {}
+    with_deadlines = _have_deadlines(lines)
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
     firsts: dict[str, tuple[Times | None, float]] = {}
@@ -244,7 +250,21 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
         comparable = times and first[0] and target > 0 and target == first[1]
         ratio = compare(times, first[0]) if comparable else Estimate.mean([])
         labels = {"variant": name, **members[0].entry.axes, "target_accuracy": target}
-        yield (name, *_cells(times, len(members), target, ratio)), labels | _numbers(times, ratio)
+        cells = (name, *_cells(times, len(members), target, ratio))
+        numbers = labels | _numbers(times, ratio)
+        if with_deadlines:
+            deadline_s = members[0].entry.run_input.experiment.deadline_s
+            took_s = [results_of(line)["time_to_accuracy_s"] for line in members if line.finished]
+            missed = sum(not reached_s <= deadline_s for reached_s in took_s)
+            cells = (*cells, _verdict(deadline_s, missed, len(took_s)))
+            numbers |= {"deadline_h": deadline_s / HOUR_S, "num_missed": missed if deadline_s > 0 else 0}
+        yield cells, numbers
+
+
+def _verdict(deadline_s: float, missed: int, finished: int) -> str:
+    """The deadline of a variant, and how many of its finished runs missed it."""
+    verdict = f": missed by {missed} of {finished}" if missed else ": met" if finished else ""
+    return f"{deadline_s / HOUR_S:.3g} h{verdict}" if deadline_s > 0 else "-"
 
 
 def _times(lines: Sequence[RunState]) -> Times | None:

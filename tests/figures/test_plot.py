@@ -111,7 +111,7 @@ def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, un
     assert overlapping(FIGURES[name](runs, **options).picture) == []
 
 
-@pytest.mark.parametrize("name", ["summary", "network", "stragglers", "timeline"])
+@pytest.mark.parametrize("name", ["summary", "network", "sites", "timeline"])
 @pytest.mark.parametrize("k", [(1,), (2, 4, 6)])
 def test_no_text_of_a_single_run_covers_another(name, k, make_run):
     path = make_run("a", label=UNFRIENDLY[2], k=k, accuracy=(0.2, 0.3, 0.5)[: len(k)], votes=k)

@@ -49,6 +49,24 @@ def test_a_target_that_was_not_reached_is_shown(written):
     assert summary(written(target_accuracy=0.9))["time to accuracy"] == "90.00% not reached"
 
 
+@pytest.mark.parametrize(
+    ("asked_h", "target", "status", "text"),
+    [
+        (0.015, 0.2, "finished", "met: asked 0.015 h, took 0.0144 h"),
+        (0.01, 0.2, "finished", "missed: asked 0.01 h, took 0.0144 h"),
+        (8, 0.9, "finished", "missed: asked 8 h, target not reached in 0.0258 h"),
+        (8, 0.9, "running", "asked 8 h, target not reached in 0.0258 h"),
+        (0.02, 0.9, "running", "missed: asked 0.02 h, target not reached in 0.0258 h"),
+    ],
+)
+def test_a_deadline_that_was_missed_is_shown(written, asked_h, target, status, text):
+    tables = {
+        "policy": {"kind": "powertrip", "objective": {"kind": "deadline", "deadline_s": 3600 * asked_h}}
+    }
+    run = written(target_accuracy=target, status=status, input_json=json.dumps(tables))
+    assert summary(run)["deadline"] == text
+
+
 def test_a_run_without_rounds_or_a_target_is_shown_too(written):
     facts = summary(written(History(), target_accuracy=float("nan")))
     assert facts["rounds"] == "none finished yet"

@@ -76,6 +76,24 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
 
 
+def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spent(hpctrip, tiny, tmp_path):
+    options = ("-o", "carbon={kind='constant', per_kwh=300}", "-o", "stop.max_rounds=1", "--out", tmp_path)
+    sweeps = (
+        "--sweep",
+        "policy.objective={kind='deadline',deadline_s=3600},{kind='time'}",
+        "--sweep",
+        "seed=0,1",
+    )
+    ended = hpctrip("run", tiny, *options, *sweeps)
+    assert ended.code == 0 and "1 h: missed by 2 of 2" in ended.out, ended.err
+    (folder,) = (path.parent for path in tmp_path.rglob("table.csv"))
+    table, sites = pd.read_csv(folder / "table.csv"), pd.read_csv(folder / "sites.csv")
+    assert table["num_missed"].tolist() == [2, 0] and table["deadline_h"][0] == 1
+    runs = pd.read_csv(folder / "runs.csv").set_index("identity")
+    kwh = sites.groupby("identity")["energy_j"].sum() / 3.6e6
+    assert kwh[runs.index].tolist() == pytest.approx(runs["energy_kwh"].tolist())
+
+
 def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs_nothing_else(
     made, study, tmp_path, hpctrip
 ):
@@ -191,7 +209,7 @@ def test_a_fault_in_a_figure_is_no_figure_that_cannot_be_drawn(copied, study, mo
     assert ended.code == 70 and "KeyError: 'k'" in ended.err and "not drawn" not in ended.out
 
 
-@pytest.mark.parametrize("figure", ["network", "stragglers", "pareto"])
+@pytest.mark.parametrize("figure", ["network", "sites", "pareto"])
 def test_a_figure_of_what_imported_runs_lack_is_left_out(figure, made, study, tmp_path):
     copy_inputs(made.folder, tmp_path)
     (tmp_path / "study.toml").write_text(STUDY.replace('name = "curves"', f'name = "{figure}"'))
