@@ -26,7 +26,7 @@ from hpctrip.base.io import digest, named_path, read_file
 from hpctrip.base.rng import same_draws
 from hpctrip.base.text import unknown_name
 from hpctrip.config.beside import FOUND, execute, installed_only, modules_beside, offer, package_of
-from hpctrip.config.sources import PLUGINS, Source
+from hpctrip.config.sources import PLUGINS, Source, code_name
 
 GROUP = "hpctrip.components"
 """The entry points of installed packages: each names a module whose import registers components."""
@@ -88,12 +88,6 @@ class Plugin:
 def _module_name(file: str) -> str:
     """Named after the path: files of one name in two folders are two modules."""
     return f"{PLUGIN_MODULE}{Path(file).stem}_{digest(os.path.realpath(file).encode())[:8]}"
-
-
-def code_name(value: object) -> tuple[str, str] | None:
-    """(file, name) of a text `file.py:Name`; None for any other value."""
-    match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", value) if isinstance(value, str) else None
-    return (match[1], match[2]) if match else None
 
 
 def _is_code_name(value: str) -> str:

@@ -98,6 +98,12 @@ def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
             yield NamedFiles(key, value, mark.find)
 
 
+def code_name(value: object) -> tuple[str, str] | None:
+    """(file, name) of a text `file.py:Name`; None for any other value."""
+    match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", value) if isinstance(value, str) else None
+    return (match[1], match[2]) if match else None
+
+
 def file_values(tables: Tables, owner: Any, prefix: str = "") -> Iterator[tuple[str, str, list[Reads]]]:
     """(dotted key, value, marks) of every text in the tables of one layer of an input that may name files. `owner` is
     that of the tables (`owner_of`). A layer need not name its kinds: then all that there are count."""
@@ -113,7 +119,7 @@ def file_values(tables: Tables, owner: Any, prefix: str = "") -> Iterator[tuple[
         if isinstance(value, dict):
             for inner in {id(of): of for field in fields if (of := owner_of(field))}.values():
                 yield from file_values(value, inner, f"{prefix}{key}.")
-        elif isinstance(value, str):
+        elif isinstance(value, str) and code_name(value) is None:
             marks = [mark for field in fields for mark in field.metadata if isinstance(mark, Reads)]
             if marks and value not in [mark.unless for mark in marks]:
                 yield prefix + key, value, marks

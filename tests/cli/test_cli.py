@@ -162,6 +162,7 @@ def test_export_writes_the_tables(hpctrip, run_file, tmp_path):
     assert ended.code == 0
     assert {path.name for path in tmp_path.iterdir()} == {
         *(f"{table}.csv" for table in ("sites", "rounds", "rounds_sites", "candidates")),
+        "columns.csv",
         "meta.json",
     }
     assert len(pd.read_csv(tmp_path / "rounds.csv")) == 2

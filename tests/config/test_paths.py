@@ -70,4 +70,4 @@ def test_a_run_of_a_file_and_of_its_copy_elsewhere_have_one_identity(world, hpct
     assert hpctrip("study", "world/study.toml", "--out", "out").code == 0
     (world / "world").rename(world / "moved")
     listed = hpctrip("study", "status", "moved/study.toml", "--out", "out")
-    assert "1 runs: 1 finished" in listed.out, listed.err
+    assert "1 run: 1 finished" in listed.out, listed.err

@@ -131,7 +131,7 @@ def test_one_round_that_was_never_evaluated_is_drawn_and_leaves_matplotlibs_sett
     assert dict(matplotlib.rcParams) == before
 
 
-@pytest.mark.parametrize("name", ["curves", "stragglers"])
+@pytest.mark.parametrize("name", ["curves", "sites"])
 def test_a_picture_that_is_saved_by_matplotlib_has_its_look(name, make_run, tmp_path):
     """Text stays text: in a PDF that no journal refuses for its fonts, and in an SVG."""
     picture = FIGURES[name](subject(name, [make_run("a")])).picture
@@ -142,7 +142,7 @@ def test_a_picture_that_is_saved_by_matplotlib_has_its_look(name, make_run, tmp_
     assert "<text" in (tmp_path / "a.svg").read_text()
 
 
-@pytest.mark.parametrize("name", ["curves", "policies", "stragglers"])
+@pytest.mark.parametrize("name", ["curves", "policies", "sites"])
 def test_a_picture_has_the_width_and_the_size_of_text_that_are_asked_for(name, make_run):
     paths = [make_run("a"), make_run("b", "static")]
     plain = FIGURES[name](subject(name, paths)).picture
