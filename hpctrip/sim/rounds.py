@@ -58,6 +58,8 @@ class Status(IntEnum):
     """It came, but was no usable number (server.on_diverged = "drop")."""
     UNDER_WAY = 5
     """It is awaited in a later round."""
+    TOO_OLD = 6
+    """It came when more rounds had overtaken it than `rounds.max_staleness` allows, and was given up."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class CohortRound:
     )
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
-        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way",
+        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way, 6 "
+        "too old",
         "1",
         "i8",
     )

@@ -131,7 +131,7 @@ class Simulation:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
         round = len(history) + 1
         with np.errstate():  # a plug-in may change it
-            decision = self.policy.select(view, history, stream(self.seed, "policy", round))
+            decision = self.policy.select(view.of_idle(), history, stream(self.seed, "policy", round))
         place = config_key("policy", self.policy)
         decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
         work, visits = decision.local_work, decision.local_work * self.num_visits[decision.cohort].max()
