@@ -149,7 +149,7 @@ class Buffered(Asynchronous):
     def _check_num(self) -> Self:
         if self.num > self.concurrency:
             raise ValueError(
-                f"num = {self.num} updates never come in while concurrency = {self.concurrency} are under way"
+                f"num = {self.num} is above concurrency = {self.concurrency}, the sites under way"
             )
         return self
 
