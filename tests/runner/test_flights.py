@@ -37,6 +37,9 @@ DELAYED = (
     "power.kind=uniform",
 )
 AS_THEY_COME = (*DELAYED, "rounds={kind='as they come', num=3}")
+FADING = "rounds.fading=1.0"
+QUORUM = (*DELAYED, "rounds={kind='quorum', num=3, grace_s=2, staleness_exponent=1}")
+BUFFERED = (*DELAYED, "rounds={kind='buffered', num=2, concurrency=4, staleness_exponent=1}")
 EVERYTHING = (
     "compression={kind='top-k', fraction=0.2}",
     "server.kind=fedadam",
@@ -119,10 +122,10 @@ def plain(host, rows, momentum, fraction):
 
 
 @pytest.mark.parametrize(("momentum", "fraction"), [(0.0, 1.0), (0.9, 1.0), (0.0, 0.3)])
-@pytest.mark.parametrize("kind", [DELAYED, AS_THEY_COME])
+@pytest.mark.parametrize("kind", [(*DELAYED, FADING), (*AS_THEY_COME, FADING), QUORUM, BUFFERED])
 def test_late_updates_move_the_model_as_in_plain_torch(trained, kind, momentum, fraction):
     compression = () if fraction == 1 else (f"compression={{kind='top-k', fraction={fraction}}}",)
-    run = trained(*kind, "rounds.fading=1.0", f"server.momentum={momentum}", *compression)
+    run = trained(*kind, f"server.momentum={momentum}", *compression)
     assert run.cohorts["age"].max() > 0
     expected = plain(host_of(run), run.history().rows, momentum, fraction)
     torch.testing.assert_close(last_params(run).double(), expected, rtol=1e-6, atol=1e-6)
