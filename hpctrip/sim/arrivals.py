@@ -9,7 +9,7 @@ flights.
 from __future__ import annotations
 
 import heapq
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from typing import ClassVar, Self
 
@@ -19,11 +19,13 @@ from pydantic import Field, model_validator
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.identity import Added
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes, State
-from hpctrip.sim.policies.base import Decision
+from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.timing import Timing
+from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World, checked_length_s
 
 
@@ -32,6 +34,21 @@ class Rounds(Component):
 
     leaves_flights: ClassVar[bool] = True
     """Whether updates may arrive in a later round than that in which their sites start."""
+
+    work_by_speed: Added[int | None] = Field(None, ge=1, le=MOST_LOCAL_WORK)
+    """H: local work of the fastest site at full power. The others train as much of it as they can in that time with the
+    power that they are believed to have now, at least 1: ceil(H T_i min(c) / c_i) (DyLU, arXiv 2401.09135). Absent: as
+    the policy says."""
+
+    def with_local_work(self, decision: Decision, view: SiteView) -> Decision:
+        """The decision of a policy with the local work of its sites."""
+        if self.work_by_speed is None:
+            return decision
+        fastest_s = view.work_s[view.work_s > 0].min(initial=np.inf)
+        with np.errstate(divide="ignore"):  # a site without samples has no work
+            share = np.minimum(view.throughput_fraction * fastest_s / view.work_s, 1.0)[decision.cohort]
+        work = np.ceil(self.work_by_speed * share * (1 - 1e-12)).astype(np.int64)
+        return replace(decision, local_work=np.maximum(work, 1))
 
     def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
         """The round after `state`: its flights, what becomes of them in it, and its length. `work_s` is c_i of all
@@ -197,7 +214,8 @@ class Events:
         """`work_s` is c_i of all sites [N] with the local work of the decision; `rounds` tells which updates are too
         old (default: none)."""
         self._rounds = rounds or SYNCHRONOUS
-        self._world, self._state, self._decision, self._work_s = world, state, decision, work_s
+        self._world, self._state, self._work_s = world, state, work_s
+        self._local_work = decision.work_s(np.ones(len(world), dtype=np.int64))
         self._wan = cache(lambda version: world.faults.wan(version + 1, len(world), world.seed))
         self.clock_s = state.clock_s
         """Simulated time of the last event."""
@@ -230,11 +248,11 @@ class Events:
         alone_s = self._world.transfers(self.clock_s, sites).alone_s
         comm_s = np.where(np.isfinite(compute_s), np.nan, alone_s)  # known when it has computed
         status = np.where(asked, Status.UNDER_WAY, Status.OUT)
-        version, work = self._state.round, self._decision.local_work
-        for site, *own_s, fate in zip(
-            *map(np.ndarray.tolist, (sites, compute_s, comm_s, status)), strict=True
+        work = self._local_work[sites]
+        for site, *own_s, times, fate in zip(
+            *map(np.ndarray.tolist, (sites, compute_s, comm_s, work, status)), strict=True
         ):
-            flight = Flight(site, version, self.clock_s, *own_s, work, fate)
+            flight = Flight(site, self._state.round, self.clock_s, *own_s, times, fate)
             self._started.append(flight)
             if fate == Status.UNDER_WAY:
                 self._schedule(flight)

@@ -14,7 +14,7 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import GB, J_PER_KWH
-from hpctrip.sim.arrivals import SYNCHRONOUS, Buffered, Quorum
+from hpctrip.sim.arrivals import SYNCHRONOUS, Buffered, Quorum, Synchronous
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
@@ -203,6 +203,22 @@ def test_an_update_that_too_many_rounds_have_overtaken_is_given_up(three):
 def test_a_grace_beyond_the_deadline_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"rounds.grace_s = 25: is not below faults.deadline_s = 25"):
         Quorum(grace_s=25.0).check(Timing(), faults(tmp_path, "", deadline_s=25.0))
+
+
+# Local work by speed
+
+
+@pytest.mark.parametrize("rounds_kind", [Synchronous, Quorum])
+def test_sites_work_as_much_as_they_can_while_the_fastest_does_its_work(rounds_kind, three):
+    (row,), _ = rounds(three(rounds_kind(work_by_speed=6)), 1)
+    assert row.cohort.local_work.tolist() == [6, 3, 2] and row.cohort.compute_s.tolist() == [60, 60, 60]
+    assert row.cohort.num_samples.tolist() == [60, 60, 60] and row.local_work == 6
+
+
+def test_a_site_with_half_its_power_works_half_as_long_and_at_least_once(three):
+    simulated = three(Synchronous(work_by_speed=4), supply=Steps(fractions=[[0.5], [1.0], [0.01]]).supply(3, 0))
+    (row,), _ = rounds(simulated, 1)
+    assert row.cohort.local_work.tolist() == [2, 2, 1]
 
 
 # Buffered rounds
