@@ -20,6 +20,7 @@ MLFLOW = [
     "sqlalchemy>=2.0.30",  # these two are what it needs for a database of its own
     "alembic>=1.13",
 ]
+PARQUET = ["pyarrow>=15"]
 DOCS = [
     "mkdocs>=1.6",  # pages made while the site is built (File.generated)
     "mkdocs-material>=9.6",  # the oldest tried
@@ -116,6 +117,7 @@ setup(
         "mlflow": MLFLOW,
         "energy": ENERGY,  # joules, power caps and clocks of NVIDIA GPUs
         "metrics": METRICS,  # the callback that writes for Prometheus
+        "parquet": PARQUET,  # export --parquet
         "docs": DOCS,  # the documentation as a site: mkdocs build
         "test": [
             "pytest>=8.2",
@@ -129,6 +131,9 @@ setup(
             *MLFLOW,  # 120 MB with all that it brings
             *ENERGY,  # whose library the tests play
             *METRICS,
+            *PARQUET,
+            "xarray>=2024.10",  # these two read results files as users do; the first with trees
+            "h5netcdf>=1.4",
             *DOCS,  # so that the tests build the site
         ],
     },

@@ -107,6 +107,8 @@ def command(files: list[str], overrides: Overrides, out: Path) -> list[str]:
     if "cluster" in tables[0]:
         return [*HPCTRIP, "cluster", *files, *lines(overrides), "--out", str(out), "--overwrite"]
     small = ALL_SMALL | SMALL[tables[0]["workload"]["kind"]]
+    if "path" in tables[0].get("sites", {}):  # whose rows are the sites
+        del small["sites.num_sites"]
     if "k" in tables[0]["policy"]:
         small["policy.k"] = 5
     kind = overrides.get("partition.kind", tables[0].get("partition", {}).get("kind", "dirichlet"))
@@ -175,8 +177,9 @@ def main(old: Path, new: Path, keep: Path | None, only: str) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (keep or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        in_old = {name for name, *_ in scenarios(checkouts["old"])}
         for name, _, overrides in scenarios(checkouts["new"]):
-            if not fnmatch.fnmatch(name, only):
+            if not fnmatch.fnmatch(name, only) or name not in in_old:
                 continue
             trouble = []
             files = {which: folder / f"{name.replace(' ', '_')}.{which}.h5" for which in checkouts}

@@ -21,7 +21,7 @@ from hpctrip.base.errors import DivergedError, HpctripError, InputError, Interru
 if TYPE_CHECKING:
     from hpctrip.library import Cluster, Run, open, plot, resume, run, simulate, study
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "Cluster",

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import InputError, as_in_python
 from hpctrip.base.frames import pd
 from hpctrip.base.io import user_path
 from hpctrip.base.process import refuse_launcher
@@ -75,6 +75,12 @@ class Cluster(results.ClusterRun):
         return _summary_html(self)
 
 
+if TYPE_CHECKING:
+
+    class Opened(Run, Cluster):
+        """What a file may hold, for type checkers: it has the attributes of both."""
+
+
 def run(
     inputs: Inputs = (),
     overrides: Overrides = None,
@@ -92,7 +98,8 @@ def run(
 
     `overrides` maps dotted keys to values; None leaves a key absent, which means its default. `out` is the results file
     (default: results/NAME-TIME.h5); with `resume`, a run whose results file exists is continued; with `quiet`, nothing
-    is printed. A script that a launcher starts on several ranks says `launched=True`; all ranks but 0 then get None.
+    is printed, but every line goes to the logger "hpctrip". A script that a launcher starts on several ranks says
+    `launched=True`; all ranks but 0 then get None.
     Raises InputError for bad input, DivergedError if training diverges, InterruptedRun if the run ended early and can
     be resumed, and another HpctripError if it cannot.
     """
@@ -193,14 +200,17 @@ def simulate(
     """
     from hpctrip.cluster.run import simulate as run_simulator
 
-    path = run_simulator(**_arguments(inputs, overrides, out, plugins), overwrite=overwrite)
+    with as_in_python():
+        path = run_simulator(**_arguments(inputs, overrides, out, plugins), overwrite=overwrite)
     return Cluster.open(path)
 
 
-def open(path: str | Path) -> Run | Cluster:
-    """Read the results file of a run or of a simulated cluster. Raises InputError if it is missing or damaged."""
+def open(path: str | Path) -> Opened:
+    """Read the results file of a run (`Run`) or of a simulated cluster (`Cluster`). Raises InputError if it is missing
+    or damaged."""
     file = open_results(_text(path))
-    return (Cluster if isinstance(file, results.ClusterRun) else Run)(**vars(file))
+    kind = Cluster if isinstance(file, results.ClusterRun) else Run
+    return cast("Opened", kind(**vars(file)))
 
 
 def plot(
@@ -208,21 +218,22 @@ def plot(
 ) -> Drawing:
     """Draw one of the figures that `hpctrip plot` lists, of one or several runs or clusters, or of their paths.
 
-    `options` are those of the command, with _ for -. Returns a Drawing with `picture` (a matplotlib figure), `table`
-    (its numbers) and `lines` (its text), which notebooks show. Raises InputError for an unknown figure or a wrong
-    number of runs.
+    `options` are those of the command, with _ for -, among them `width` (inches) and `font_size` (points). Returns a
+    Drawing with `picture` (a matplotlib figure), `table` (its numbers) and `lines` (its text), which notebooks show.
+    Raises InputError for an unknown figure or option, and a wrong number of runs.
     """
     from hpctrip.figures import FIGURES
 
     if figure not in FIGURES:
         raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
     draw, several = FIGURES[figure], [runs] if isinstance(runs, ResultsFile | str | Path) else runs
+    options = draw.converted(options)
     run_list = [each if isinstance(each, ResultsFile) else open(each) for each in several]
-    if draw.source.of_many:
-        return draw(run_list, **options)
-    if len(run_list) != 1:
-        raise InputError(f"figure {figure!r}", f"is drawn of one run, not of {len(run_list)}", "give one")
-    return draw(run_list[0], **options)
+    if not run_list or (len(run_list) > 1 and not draw.source.of_many):
+        wanted = "runs" if draw.source.of_many else "one run"
+        hint = "give results files or their paths"
+        raise InputError(f"figure {figure!r}", f"is drawn of {wanted}, not of {len(run_list)}", hint)
+    return draw(run_list if draw.source.of_many else run_list[0], **options)
 
 
 _one_at_a_time = threading.Lock()
@@ -233,7 +244,7 @@ def _run_in_session(function: str, start: Callable[[], Start], launched: bool, q
     seed the same generators. InputError where a launcher started several ranks of a script that is not `launched`."""
     if not launched:
         refuse_launcher(function, "add launched=True; ranks other than 0 then get None")
-    with _one_at_a_time, _as_before():
+    with _one_at_a_time, _as_before(), as_in_python():
         path = launch(start, quiet=quiet)
     return None if path is None else Run.open(path)
 

@@ -30,6 +30,10 @@ set -euo pipefail
 
 file=results/${SLURM_JOB_NAME}_$SLURM_JOB_ID.h5
 (($# > 0)) || set -- inputs/emnist_dynamic.toml
+if [[ $1 == -* ]]; then
+    echo "requeue.sh: name an input before $1, e.g. inputs/emnist_dynamic.toml; else the demonstration would run" >&2
+    exit 2
+fi
 
 source slurm/launch.sh
 

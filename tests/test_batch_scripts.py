@@ -77,6 +77,18 @@ def test_a_launcher_is_a_pattern_of_ranks_and_python(options, command, started):
     assert ended.stdout.splitlines()[-1] == f"{command} {RUNS}"
 
 
+def test_requeue_without_an_input_is_refused_where_it_would_run_the_demonstration(written, tmp_path):
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "hpctrip", "SLURM_NTASKS": "3"}
+    ended = subprocess.run(
+        ["bash", str(written("requeue")), "-o", "seed=3"],
+        cwd=tmp_path,
+        env={**os.environ, **job},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 2 and "requeue.sh: name an input before -o, e.g." in ended.stderr
+
+
 def test_modules_and_the_sites_own_file_come_first_and_the_environment_of_sbatch_wins(started, tmp_path):
     (tmp_path / "site.sh").write_text('echo "set up with $NOT_SET_ANYWHERE"\n')
     options = ["--launcher=mpirun", "--modules=openmpi cuda", f"--setup={tmp_path / 'site.sh'}"]
@@ -131,7 +143,7 @@ def test_existing_files_are_not_overwritten(hpctrip, tmp_path):
 
 def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
     assert hpctrip("inputs", "--to", tmp_path).code == 0
-    folders = [ROOT / "inputs", ROOT / "inputs/cluster", ROOT / "inputs/real"]
+    folders = [ROOT / "inputs", *(ROOT / "inputs" / name for name in ("cluster", "real", "worlds"))]
     shipped = [path for folder in folders for path in folder.glob("*.toml")]
     copied = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.toml")}
     assert copied == {path.relative_to(ROOT / "inputs") for path in shipped}

@@ -6,13 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
+import yaml
+from packaging.metadata import Metadata
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from PIL import Image
 
 import hpctrip
 from hpctrip.figures import FIGURES
@@ -81,13 +87,24 @@ def installed(python):
 
 def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
     listed = installed("inputs", cwd=tmp_path).splitlines()
-    folders = [ROOT / "inputs", ROOT / "inputs/cluster", ROOT / "inputs/real"]
+    folders = [ROOT / "inputs", *(ROOT / "inputs" / name for name in ("cluster", "real", "worlds"))]
     shipped = [path for folder in folders for path in folder.glob("*.toml")]
     assert len(listed) == len(shipped)
     assert any(re.match(r"smoke +The smallest run", line) for line in listed)
     assert installed("inputs", "smoke", "--to", "inputs", cwd=tmp_path) == "inputs/smoke.toml\n"
     assert (tmp_path / "inputs/smoke.toml").read_text() == (ROOT / "inputs/smoke.toml").read_text()
     assert 'name = "smoke"' in installed("check", "inputs/smoke.toml", cwd=tmp_path)
+
+
+def test_a_world_of_a_wheel_is_read_by_its_name_and_copied_with_its_tables(installed, tmp_path):
+    checked = installed("check", "emnist_dynamic", "worlds/cloud_regions", cwd=tmp_path)
+    assert "of 38 sites" in checked
+    copied = installed("inputs", "worlds/cloud_regions", "--to", "own", cwd=tmp_path).splitlines()
+    assert {*copied} == {f"own/worlds/cloud_regions{end}" for end in (".toml", ".csv", "_carbon.csv")}
+    edited = tmp_path / "own/worlds/cloud_regions.csv"
+    edited.write_text("".join(edited.read_text().splitlines(keepends=True)[:20]))
+    checked = installed("check", "emnist_dynamic", "own/worlds/cloud_regions.toml", cwd=tmp_path)
+    assert "of 38 sites" not in checked
 
 
 def test_a_wheel_lists_and_reads_its_studies(installed, tmp_path):
@@ -105,6 +122,8 @@ def test_a_release_has_one_version_and_a_small_wheel(wheel):
         assert f"\nversion: {version}\n" in cited
         assert f"version = {{{version}}}" in (ROOT / "docs/cite.md").read_text()
         assert f"\n## {version} - {date}\n" in (ROOT / "CHANGELOG.md").read_text()
+        with Image.open(ROOT / "docs/images/first.png") as picture:
+            assert picture.info["Software"] == f"hpctrip {version}", "make README's picture: .ci/picture"
 
 
 @pytest.mark.parametrize("repository", ["", "https://host/owner/hpctrip"])
@@ -128,6 +147,7 @@ def test_a_wheel_writes_batch_scripts(installed, tmp_path):
 
 DRAW_ALL = """
 import sys
+from contextlib import contextmanager
 from hpctrip.cli.main import cli
 from hpctrip.figures import FIGURES
 from hpctrip.figures.common import reading
@@ -198,11 +218,81 @@ def test_a_wheel_is_typed_and_names_no_person_and_no_place_but_the_paper(wheel):
     )  # PyPI has no other page
 
 
-def test_a_source_distribution_holds_every_file_of_the_repository(source, tmp_path):
-    packed = tmp_path / "packed"
-    packed.mkdir()
-    subprocess.run(["tar", "-xf", built("sdist", source, packed), "-C", tmp_path], check=True)
-    (unpacked,) = tmp_path.glob("hpctrip-*")
+@pytest.fixture(scope="module")
+def sdist(source, tmp_path_factory):
+    return built("sdist", source, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(sdist, tmp_path_factory):
+    """The folder that a source distribution holds."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    subprocess.run(["tar", "-xf", sdist, "-C", folder], check=True)
+    (top,) = folder.iterdir()
+    return top
+
+
+def test_pypi_takes_what_is_built_and_pip_installs_it_from_source(wheel, sdist, unpacked, tmp_path):
+    """As far as `twine check` and an upload can be followed without PyPI: valid metadata, the same in both files."""
+    assert sdist.name == f"hpctrip-{hpctrip.__version__}.tar.gz"
+    with ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith("/METADATA"))
+        texts = [file.read(name), (unpacked / "PKG-INFO").read_bytes()]
+    of_wheel, of_source = (Metadata.from_email(text, validate=True) for text in texts)
+    assert of_wheel.description_content_type == "text/markdown" and of_wheel.description
+    assert str(of_wheel.version) == hpctrip.__version__
+    for fact in ("name", "version", "requires_python", "requires_dist", "description"):
+        assert getattr(of_wheel, fact) == getattr(of_source, fact)
+    install = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet", "--target", tmp_path / "site"]
+    run("-m", "pip", "install", *install, sdist, cwd=tmp_path)
+    said = run("-m", "hpctrip", "--version", cwd=tmp_path, PYTHONPATH=tmp_path / "site")
+    assert said.endswith(f"{hpctrip.__version__}\n")
+
+
+def test_spack_installs_what_setup_asks_for(unpacked):
+    """The recipe, executed with stand-ins for Spack's own words."""
+
+    said = []
+    note = lambda name: lambda *args, **options: said.append((name, args, options))  # noqa: E731
+    inner = contextmanager(lambda **options: iter([said.append(("all", (), options))]))
+    words = {name: note(name) for name in ("depends_on", "license", "version")} | {"default_args": inner}
+    modules = {
+        "spack.package": SimpleNamespace(**words),
+        "spack_repo.builtin.build_systems.python": SimpleNamespace(PythonPackage=object),
+    }
+    recipe = ModuleType("package")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in modules.items():
+            for depth in range(1, name.count(".") + 1):
+                patch.setitem(sys.modules, name.rsplit(".", depth)[0], ModuleType("stand-in"))
+            patch.setitem(sys.modules, name, module)
+        exec((ROOT / "docs/site/package.py").read_text(), recipe.__dict__)
+    metadata = Metadata.from_email((unpacked / "PKG-INFO").read_bytes())
+    wanted = {f"python@{str(metadata.requires_python).removeprefix('>=')}:"}
+    for each in map(str, metadata.requires_dist):
+        if "extra ==" not in each:
+            each = Requirement(each)
+            wanted.add(f"py-{canonicalize_name(each.name)}@{str(each.specifier).removeprefix('>=')}:")
+    begins = next(at for at, (name, _, _) in enumerate(said) if name == "all")
+    assert said[begins][2] == {"type": ("build", "run")}
+    assert {args[0] for name, args, _ in said[begins:] if name == "depends_on"} == wanted
+    assert [args[0] for name, args, _ in said if name == "version"] == [hpctrip.__version__]
+    assert recipe.PyHpctrip.pypi == f"hpctrip/hpctrip-{hpctrip.__version__}.tar.gz"
+
+
+def test_read_the_docs_builds_the_documentation_as_the_tests_do():
+    """tests/test_docs_site.py builds it; here, that the recipe names what there is."""
+    recipe = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text())
+    assert recipe["mkdocs"] == {"configuration": "mkdocs.yml", "fail_on_warning": True}
+    assert recipe["build"]["tools"]["python"] in SpecifierSet(">=3.11")
+    commands = recipe["build"]["jobs"]["install"]
+    assert (
+        commands[-1] == "pip install -c constraints.txt -e '.[docs]'" and (ROOT / "constraints.txt").exists()
+    )
+    assert '"docs": DOCS' in (ROOT / "setup.py").read_text()
+
+
+def test_a_source_distribution_holds_every_file_of_the_repository(source, unpacked):
     for folder in OURS:
         files = {path.relative_to(source) for path in (source / folder).rglob("*") if path.is_file()}
         missing = {str(path) for path in files if not (unpacked / path).is_file()}

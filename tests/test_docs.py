@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import get_args
 
@@ -139,7 +141,7 @@ def test_the_callback_of_the_docs_ends_a_run(folder, trained):
 
 def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
     page = PAGES["docs/howto/sites.md"]
-    checked, ran = commands(page)
+    checked, ran, *_ = commands(page)
     said = [line for line in hpctrip(*checked).out.splitlines() if line.startswith("# sites")]
     assert said == re.findall("# sites.*", page)
     small = ("stop.max_rounds=1", "workload.train_samples=60", "workload.test_samples=20")
@@ -148,6 +150,15 @@ def test_the_sites_of_the_docs_are_those_of_a_run(folder, hpctrip):
     assert run.sites["name"].tolist() == ["Oslo", "Lisbon", "Warsaw"]
     assert run.sites["num_gpus"].tolist() == [64, 100, 200] and run.sites["bandwidth_bps"][0] == 4e8
     assert summary(run)["sites"] == "3 from sites.csv, power uniform (synthetic)"
+
+
+def test_the_report_of_the_docs_is_that_of_the_planners_twelve_sites(folder, hpctrip):
+    assert hpctrip("run", "inputs/planner.toml", "-o", "stop.max_rounds=7", "--out", "planner.h5").code == 0
+    head, *rows = hpctrip("show", "--sites", "planner.h5").out.splitlines()[1:]
+    said = re.search(r"(?s)```text\nsite (.*?)```", PAGES["docs/howto/sites.md"])[0].splitlines()[1:-1]
+    assert said[0].split() == head.split()
+    assert {line.split()[0] for line in said[1:]} - {"..."} <= {row.split()[0] for row in rows}
+    assert len(rows) == 12 + 1 and set(open_run("planner.h5").sites["fact_operator"]) == {"own", "partner"}
 
 
 def test_the_power_of_the_docs_is_that_of_its_sites(folder, hpctrip):
@@ -210,13 +221,25 @@ def test_the_python_of_the_docs_runs(folder, capsys):
     exec(FILES["library.py"], {})
     assert (folder / "k5.png").exists()
     hpctrip.run("inputs/smoke.toml", {"stop.max_rounds": 1}, out="results/first.h5", quiet=True)
-    exec("import hpctrip\n" + FILES["again.py"], {})
-    exec("import hpctrip\n" + FILES["cluster.py"], {})
+    exec(FILES["again.py"], {})
+    exec(FILES["cluster.py"], {})
     exec(FILES["read.py"], {})
+    exec(FILES["in_xarray.py"], {})
     (folder / "docs").symlink_to(ROOT / "docs")
     exec(FILES["start.py"], {})
     assert (folder / "when_to_start.png").exists()
     assert "held-out accuracy of the global model" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("program", "name"), [("Rscript", "in_r.R"), ("octave-cli", "in_octave.m")])
+def test_other_languages_read_results_as_the_docs_say(program, name, folder):
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    run = hpctrip.run("inputs/smoke.toml", {"stop.max_rounds": 1}, out="results/first.h5", quiet=True)
+    done = subprocess.run([program, name], cwd=folder, capture_output=True, text=True)
+    if "no package called" in done.stderr:
+        pytest.skip("R has no package hdf5r here")
+    assert f"{run.rounds['accuracy'].iloc[-1]:g}" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -251,7 +274,7 @@ def test_every_world_is_valid_over_a_scenario_and_names_the_origin_of_its_values
     checked = hpctrip("check", "inputs/emnist_dynamic.toml", f"inputs/worlds/{world.name}")
     assert checked.code == 0, checked.err
     head = world.read_text().partition("[")[0]
-    tables = set(re.findall(rf"inputs/worlds/({world.stem}\w*\.csv)", world.read_text()))
+    tables = set(re.findall(rf"\"({world.stem}\w*\.csv)\"", world.read_text()))
     assert tables and all(name in head for name in tables)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -218,7 +219,7 @@ def test_a_notebook_shows_the_summary_and_pictures(run):
     assert repr(run) == f"<Run {run.path}: demo, finished, 2 rounds>"
     page = run._repr_html_()
     assert page.startswith("<pre") and "rounds" in page and run.meta["params_digest"][:8] in page
-    for name in ("summary", "stragglers", "curves"):
+    for name in ("summary", "sites", "curves"):
         assert run.plot(name)._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(hpctrip.InputError, match="did you mean"):
         hpctrip.plot("curvs", run)
@@ -228,6 +229,36 @@ def test_a_notebook_shows_the_summary_and_pictures(run):
 
 def test_a_figure_is_drawn_of_a_path_too(run):
     assert hpctrip.plot("curves", run.path).table.equals(hpctrip.plot("curves", run).table)
+
+
+@pytest.mark.parametrize(
+    ("figure", "runs", "options", "problem"),
+    [
+        ("curves", 0, {}, "is drawn of runs, not of 0"),
+        ("summary", 2, {}, "is drawn of one run, not of 2"),
+        ("curves", 1, {"tarqet": 0.4}, "has no option 'tarqet'; did you mean 'target'?"),
+        ("curves", 1, {"target": 40}, "'40' is not a fraction"),
+        ("curves", 1, {"width": 0}, "0.0 is not in the range"),
+    ],
+)
+def test_a_figure_that_cannot_be_drawn_is_bad_input(figure, runs, options, problem, run):
+    with pytest.raises(hpctrip.InputError, match=re.escape(problem)):
+        hpctrip.plot(figure, [run] * runs, **options)
+
+
+def test_errors_name_arguments_and_no_options(run, tmp_path):
+    with pytest.raises(hpctrip.InputError, match=r"or overwrite=True$"):
+        hpctrip.run(overrides=SMALL, out=run.path)
+    (tmp_path / "notes.png").write_text("mine")
+    with pytest.raises(hpctrip.InputError, match=r"or overwrite=True$"):
+        run.plot().save(tmp_path / "notes.png")
+
+
+def test_a_quiet_run_tells_its_progress_to_the_logger(tmp_path, capfd, caplog):
+    with caplog.at_level("INFO", "hpctrip"):
+        hpctrip.run(overrides=SMALL | {"stop.max_rounds": 1}, out=tmp_path / "quiet.h5", quiet=True)
+    assert any(line.startswith("round    1") for line in caplog.messages)
+    assert caplog.messages[-1] == f"results: {tmp_path / 'quiet.h5'}" and capfd.readouterr().out == ""
 
 
 def test_tables_in_place_of_files_are_refused_with_the_hint():

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "docs" / "site"
 NOTES = ROOT / "docs" / "howto" / "cluster.md"
-INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "ENV", "WORKDIR", "ENTRYPOINT"}
+INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "ENV", "WORKDIR", "USER", "ENTRYPOINT"}
 SECTIONS = {"files", "post", "environment", "runscript", "test", "help"}
 
 
@@ -30,7 +30,12 @@ def definition():
 
 def test_the_dockerfile_is_well_formed_and_starts_hpctrip():
     found = dockerfile()
-    assert {name for name, _ in found} <= INSTRUCTIONS and found[0][0] == "FROM"
+    assert {name for name, _ in found} <= INSTRUCTIONS
+    assert found[:2] == [("ARG", f"BASE={definition()[0]['From']}"), ("FROM", "${BASE}")]
+    (user,) = [arguments for name, arguments in found if name == "USER"]
+    assert "0" not in user.split(":")
+    (variables,) = [arguments for name, arguments in found if name == "ENV"]
+    assert "HPCTRIP_CACHE=/tmp/" in variables  # where any user may write
     (entry,) = [json.loads(arguments) for name, arguments in found if name == "ENTRYPOINT"]
     assert entry == ["python", "-m", "hpctrip"]
     for name, arguments in found:
@@ -63,13 +68,20 @@ def copied_by_docker():
 
 def test_both_images_are_one():
     header, sections = definition()
-    assert ("FROM", header["From"]) in dockerfile()
+    assert ("ARG", f"BASE={header['From']}") in dockerfile()
     assert dict(line.split() for line in sections["files"].splitlines() if line.strip()) == copied_by_docker()
     (run,) = [arguments for name, arguments in dockerfile() if name == "RUN"]
     assert [part.strip() for part in run.split("&&")] == [
         line.strip() for line in sections["post"].splitlines() if line.strip()
     ]
     assert "-c /opt/hpctrip/constraints.txt" in run
+
+
+def test_the_context_of_the_docker_build_is_what_the_image_copies():
+    patterns = [
+        line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] not in ("#", "")
+    ]
+    assert patterns[0] == "*" and {line[1:] for line in patterns if line[0] == "!"} == {*copied_by_docker()}
 
 
 def test_what_the_images_copy_is_all_that_an_installation_needs(tmp_path):

@@ -142,5 +142,5 @@ def test_an_array_makes_the_runs_whatever_their_labels_and_status_follows_it(clu
     assert "12 runs in 1 job array, 1 rank, 0 GPUs each" in submitted
     assert study("status", "--watch").rstrip().endswith("12 runs: 12 finished")
     cluster.wait(submitted.split()[1].rstrip(":"))
-    assert "nothing is left to make" in study("submit")
+    assert "nothing is left to submit" in study("submit")
     assert study("tables").count("x" * 80) == 1

@@ -31,6 +31,9 @@ def study_a_scenario() -> None:
     run.plot().save(Path("summary.png"), overwrite=True)
     print(len(hpctrip.study("fig09", small=True)), hpctrip.study(sweeps={"seed": range(3)}, jobs=2).columns)
     print(hpctrip.simulate("inputs/cluster/powerflow.toml").jobs, hpctrip.open("k5.h5").path)
+    print(hpctrip.open("k5.h5").rounds, hpctrip.open("cluster.h5").jobs)
+    cluster: hpctrip.Cluster = hpctrip.open("cluster.h5")
+    cluster.plot(width=7.2, font_size=10)
     on_ranks = hpctrip.run(launched=True)
     print("rank 0" if on_ranks is not None else "another rank")
 
@@ -46,6 +49,7 @@ def make_mistakes(run: hpctrip.Run) -> None:
     hpctrip.study(sweeps=["policy.k=5,10"])  # type: ignore[arg-type]
     hpctrip.simulate(launched=True)  # type: ignore[call-arg]
     hpctrip.open(5)  # type: ignore[arg-type]
+    hpctrip.open("k5.h5").rownds  # type: ignore[attr-defined]  # noqa: B018
     hpctrip.plot(run)  # type: ignore[call-arg,arg-type]
     run.time_to("45 %")  # type: ignore[arg-type]
     run.plot(7)  # type: ignore[arg-type]

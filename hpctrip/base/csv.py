@@ -69,12 +69,13 @@ class Table:
         return self.columns[name]
 
     def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
-        """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
+        """A column of finite decimal numbers, [R] float64; NaN where the field is empty or, as in tables that hpctrip
+        wrote, NaN."""
         texts = self.column(name)
         values = _floats(texts)
         wrong = ~np.isfinite(values)
         if may_lack:
-            wrong &= np.array(texts, object).astype(bool)
+            wrong &= ~np.isin(texts, ("", "NaN"))
         first = texts[int(wrong.argmax())] if wrong.any() else ""
         hint = next((text for form, text in _HINTS.items() if re.fullmatch(form, first)), "")
         self.refuse(name, wrong, "is not a finite number", "" if hint == _MISSING and not may_lack else hint)

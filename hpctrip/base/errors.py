@@ -10,6 +10,7 @@ HpctripError                 anything that hpctrip itself reports; one clear tex
 from __future__ import annotations
 
 import importlib.util
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,6 +133,20 @@ def faults_at(place: str) -> Iterator[None]:
     except InputError as error:
         faults = [
             replace(fault, place=": ".join(filter(None, (place, fault.place)))) for fault in error.faults
+        ]
+        raise InputError(faults=faults) from None
+
+
+@contextmanager
+def as_in_python() -> Iterator[None]:
+    """Let the hints of the body's faults name arguments of Python instead of options of the command line."""
+    try:
+        yield
+    except InputError as error:
+        names = {"--overwrite": "overwrite=True", "--out": "out"}
+        faults = [
+            replace(fault, hint=re.sub("--overwrite|--out", lambda option: names[option[0]], fault.hint))
+            for fault in error.faults
         ]
         raise InputError(faults=faults) from None
 

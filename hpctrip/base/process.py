@@ -4,6 +4,7 @@ this machine, from /proc/PID/stat (Linux, proc(5)) where that is known."""
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import time
 from contextlib import suppress
@@ -104,3 +105,13 @@ def set_up_malloc(trains: bool) -> None:
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_BYTES if trains else _LARGE_BYTES)
         if trains:
             libc.mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
+
+
+LOG = logging.getLogger("hpctrip")
+"""Gets all lines of a run's progress, also of one that prints nothing: programs that call the library may show them."""
+LOG.addHandler(logging.NullHandler())
+
+
+def log(line: str) -> None:
+    """Log a line of progress: a warning as such, all others at level INFO."""
+    LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, "%s", line)

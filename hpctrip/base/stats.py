@@ -244,11 +244,12 @@ class Times:
         return self.mean.text() if self.reached else f"> {self.mean.value:.3g}"
 
     def row(self) -> dict[str, float | int]:
-        """Its numbers as they stand in a table; a bound is one where `num_reached` is below `num_seeds`."""
+        """Its numbers as they stand in a table; `mean_is` is "at least" where a seed did not reach the target."""
         hours = self.mean
         counts = {"num_seeds": self.num_seeds, "num_reached": self.num_reached}
         accuracy = {"best_accuracy": self.best_accuracy}
-        return {"mean_h": hours.value, "low_h": hours.low, "high_h": hours.high} | counts | accuracy
+        interval = {"mean_h": hours.value, "low_h": hours.low, "high_h": hours.high, "mean_is": hours.bound}
+        return interval | counts | accuracy
 
 
 def shared_seeds(*all_times: Times) -> list[int]:

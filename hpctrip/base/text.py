@@ -123,7 +123,12 @@ def closest(name: str, names: Iterable[str]) -> str:
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
     near = closest(name, names)
-    return f"did you mean {near!r}?" if near else ""
+    unit = next((text for end, text in _UNITS.items() if near.endswith(end)), "")
+    return f"did you mean {near!r}{unit}?" if near else ""
+
+
+_UNITS = {"bps": " (bits per second, 8 for a byte)", "_mw": " (megawatts)", "_mwh": " (megawatt-hours)"}
+"""{end of a name: the unit that it means, which other letters or cases would change}."""
 
 
 def unknown_name(name: Any, names: Iterable[str]) -> str:

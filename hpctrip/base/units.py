@@ -75,6 +75,32 @@ def spelled(value: float, dimension: str) -> str:
     return min(exact, key=lambda text: len(text.split()[0]), default=repr(value)) if value else "0"
 
 
+_READ = {"joules": ("Wh", "kWh", "MWh", "GWh"), "grams": ("g", "kg", "t"), "watts": ("W", "kW", "MW")}
+"""The units in which people read an amount of a dimension, rising."""
+
+
+def unit_of(largest: float, dimension: str, currency: str = "") -> tuple[float, str]:
+    """The unit in which people read amounts up to this one of joules, of grams or, without a dimension, of a currency,
+    as (factor, name): (3.6e9, "MWh") for 2.6e12 joules."""
+    factors = {unit: _FACTORS[dimension][unit] for unit in _READ[dimension]} if dimension else {}
+    factors = factors or {currency: 1.0, f"million {currency}": 1e6}
+    # 999.6 kWh would be rounded to 1,000
+    fitting = [unit for unit, factor in factors.items() if abs(largest) >= 0.9995 * factor]
+    unit = fitting[-1] if fitting else next(iter(factors))
+    return factors[unit], unit
+
+
+def figures(value: float) -> str:
+    """A number with three significant figures, "-" for NaN: 1,230 and 718 and 12.3."""
+    return "-" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+
+def amount(value: float, dimension: str, currency: str = "") -> str:
+    """An amount for people, with its unit as of `unit_of`: "718 MWh", "12.3 t", "1,230 EUR"."""
+    factor, unit = unit_of(value, dimension, currency)
+    return f"{figures(value / factor)} {unit}"
+
+
 def units() -> dict[str, tuple[list[str], list[str]]]:
     """{dimension: (its units, other names of these)}."""
     return {dimension: (list(factors), list(_ALIASES[dimension])) for dimension, factors in _FACTORS.items()}

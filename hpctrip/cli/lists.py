@@ -70,21 +70,23 @@ _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Output fold
 def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
     """List the built-in scenarios, print the scenario NAME, or copy one or all to DIR.
 
-    Other commands also accept the NAME. cluster/NAME is for `hpctrip cluster`; real/NAME is a config layer over a
-    scenario.
+    Other commands also accept the NAME. cluster/NAME is for `hpctrip cluster`; real/NAME and worlds/NAME are config
+    layers over a scenario.
     """
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import write_new
     from hpctrip.base.text import unknown_name
-    from hpctrip.config.package_data import described, shipped_inputs
+    from hpctrip.config.package_data import TABLES, described, shipped, shipped_inputs
 
     files = shipped_inputs()
     if name is not None and name not in files:
         raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
     if folder is not None:
-        chosen = [name] if name else list(files)
-        texts = {Path(folder, f"{name}.toml"): files[name].read_bytes() for name in chosen}
-        echo(*write_new(texts, overwrite))
+        chosen = {f"{each}.toml": files[each].read_bytes() for each in ([name] if name else files)}
+        for table, file in shipped(TABLES).items():  # beside the worlds that name them
+            if any(f"{table}.csv".encode() in text for text in chosen.values()):
+                chosen[f"worlds/{table}.csv"] = file.read_bytes()
+        echo(*write_new({Path(folder, each): text for each, text in chosen.items()}, overwrite))
     elif name is not None:
         click.echo(files[name].read_text(encoding="utf-8"), nl=False)
     else:

@@ -32,7 +32,7 @@ from hpctrip.cli.run import run
 def cli() -> None:
     """Train real models on simulated, power-limited datacenter sites, and report the simulated time.
 
-    Without a command, `run` is used;     without a file, it trains a demonstration on embedded data.
+    Without a command, `run` is used; without a file, it trains a demonstration on embedded data.
     """
 
 

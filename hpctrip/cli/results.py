@@ -19,8 +19,16 @@ from hpctrip.cli.arguments import FILE, echo, format_option, overwrite_option, p
 @click.option(
     "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
 )
-@format_option
-def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
+@click.option("--sites", is_flag=True, help="Report what each site of a run did and spent.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "csv", "latex"]),
+    default="text",
+    help="json: one JSON document on stdout, for other programs: units in the names (clock_s), null for unknown "
+    "values. With --sites also csv, and latex for the package booktabs.",
+)
+def show(paths: tuple[str, ...], status: bool, sites: bool, form: str) -> None:
     """Summarise results files."""
     from hpctrip.base.io import json_text
     from hpctrip.record.reader import open_runs
@@ -28,8 +36,15 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from hpctrip.record.show import facts_of
     from hpctrip.record.show import show as summary
 
+    if sites:
+        from hpctrip.record.site_report import rendered
+
+        click.echo(rendered(open_runs(paths, opened=open_results), form))
+        return
+    if form in ("csv", "latex"):
+        raise click.UsageError(f"--format {form} is for --sites")
     runs = open_runs(paths, opened=partial(open_results, whole=False))
-    if as_json:
+    if form == "json":
         rows = ({"path": run.path, "status": run.status} if status else facts_of(run) for run in runs)
         click.echo(json_text({"runs": list(rows)}))
         return
@@ -63,10 +78,16 @@ def watch(path: str) -> None:
     help="Export the trained model of the newest checkpoint: OUT.safetensors, or for language models a folder OUT that "
     "transformers or peft load.",
 )
+@click.option("--parquet", is_flag=True, help="Write the tables as Parquet instead of CSV.")
 @plugins_option
 @overwrite_option
 def export(
-    path: str, folder: str | None, model: str | None, plugins: tuple[str, ...], overwrite: bool
+    path: str,
+    folder: str | None,
+    model: str | None,
+    parquet: bool,
+    plugins: tuple[str, ...],
+    overwrite: bool,
 ) -> None:
     """Export the tables of a results file as CSV to FOLDER, or its model.
 
@@ -74,9 +95,9 @@ def export(
     """
     from hpctrip.record.export import export as write
 
-    if not (folder or model):
+    if not (folder or model) or (parquet and not folder):
         raise click.UsageError("name a FOLDER for the tables, --model OUT, or both")
-    written = [*write(path, folder, overwrite)] if folder else []
+    written = [*write(path, folder, overwrite, parquet)] if folder else []
     if model:
         from hpctrip.runner.export import export_model
 

@@ -185,13 +185,19 @@ def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, *
     """
     from hpctrip.studies.run import chosen
     from hpctrip.studies.slurm import Submission
+    from hpctrip.studies.status import UNDER_WAY
 
     studies = choice.read()
-    todo = [line.entry for line in chosen(studies, only) if line.can_be_made]
+    left = [line for line in chosen(studies, only) if line.can_be_made]
+    todo = [line.entry for line in left if line.status not in UNDER_WAY]
+    if under_way := len(left) - len(todo):
+        echo(f"{counted(under_way, 'run')} queued or running already")
     if not todo:
-        click.echo("nothing is left to make")
+        click.echo("nothing is left to submit")
         return
-    submission = Submission.write(studies[0].runs, studies[0].name, todo, **_site(**resources))
+    submission = Submission.write(
+        studies[0].runs, studies[0].name, todo, **_site(studies[0].file.name, **resources)
+    )
     if write:
         echo(f"list of {len(todo)} runs: {submission.list_file}")
         for _, words in submission.commands(at_once):
@@ -208,9 +214,11 @@ def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, *
         click.echo(printable(f"{what}: python -m hpctrip study {command} {choice.words}", 4000))
 
 
-def _site(ranks: int, gpus: int, time: str | None, constraint: str | None, **site: Any) -> dict[str, Any]:
+def _site(
+    name: str, ranks: int, gpus: int, time: str | None, constraint: str | None, **site: Any
+) -> dict[str, Any]:
     """The arguments of `site_script` for these resources."""
-    wanted = {"ntasks": ranks, "gpus": gpus or None, "time": time, "constraint": constraint}
+    wanted = {"job-name": name, "ntasks": ranks, "gpus": gpus or None, "time": time, "constraint": constraint}
     own = [f"--{name}={value}" for name, value in wanted.items() if value is not None]
     return site | {"options": [*own, *site["options"]]}
 
@@ -234,7 +242,11 @@ def job(runs: str, index: int | None, first: int) -> None:
 @only_option
 @click.option("--watch", is_flag=True, help="Go on until no run is queued or running.")
 def status(choice: Choice, only: str | None, watch: bool) -> None:
-    """Show which runs are finished, running, queued, failed or stale, and how far they are."""
+    """Show which runs are finished, running, queued, failed or stale, and how far they are.
+
+    A stale run was finished before, with another input. With --watch finished runs are only counted, and the exit code
+    is 1 where runs have failed.
+    """
     from hpctrip.studies.status import show
 
     show(choice.read(checked=False), only, watch)
@@ -261,10 +273,15 @@ def tables(choice: Choice, form: str, figures: tuple[str, ...]) -> None:
     from hpctrip.studies.file import Picture
 
     pictures = [Picture.of_text(text) for text in figures]
+    printed = 0
     for each in choice.read():
         lines = each.conclude(form == "latex") if not pictures else []
         for text in [*lines, *(line for picture in pictures for line in each.draw(picture))]:
             echo(text)
+            printed += 1
+    if not printed:
+        way_on = f"hpctrip study status {choice.words} lists its runs, `study run` makes them"
+        raise InputError(f"study {choice.name}", "has no finished run", way_on)
 
 
 @study.command()

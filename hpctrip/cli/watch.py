@@ -37,8 +37,9 @@ def watch(path: str | Path, say: Callable[[str], None]) -> Run:
     # in this order, so that a change in between is noticed later
     snapshot, run = _stamp(path), open_run(path)
     say(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}")
+    names = run.sites.get("name", ())
     for row in run.history().rows:
-        say(round_line(row))
+        say(round_line(row, names))
     changed_at = snapshot[0] / 1e9 if snapshot else time.time()
     is_readable = True
     while run.status == RUNNING:
@@ -55,7 +56,7 @@ def watch(path: str | Path, say: Callable[[str], None]) -> Run:
             began, before = time.time(), len(run.rounds)
             run, snapshot, changed_at, is_readable = open_run(path), stamp, began, True
             for row in run.history().rows[before:]:
-                say(round_line(row))
+                say(round_line(row, names))
             time.sleep(READ_INTERVAL_FACTOR * (time.time() - began))
         except (InputError, OSError) as error:
             if is_readable:

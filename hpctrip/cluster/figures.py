@@ -9,7 +9,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import on_front
 from hpctrip.base.text import aligned
-from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.base.units import HOUR_S, J_PER_KWH, amount
 from hpctrip.cluster.results import ClusterRun
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, figure
@@ -157,8 +157,8 @@ def cluster_time(run: ClusterRun) -> Drawing:
         style.grid(axes, "y")
     made_up = ", synthetic jobs" if run.meta["synthetic_jobs"] else ""
     style.finish(picture, f"{run.meta['label'] or run.meta['scheduler']}{made_up}, simulated")
-    energy_kwh = run.meta["energy_j"] / J_PER_KWH
-    line = f"{energy_kwh:.1f} kWh in {table['clock_h'].iloc[-1]:.2f} h, largest power {table['peak_kw'].max():.2f} kW"
+    energy, hours = amount(run.meta["energy_j"], "joules"), table["clock_h"].iloc[-1]
+    line = f"{energy} in {hours:.2f} h, largest power {amount(1e3 * table['peak_kw'].max(), 'watts')}"
     return Drawing(picture, table, [line])
 
 

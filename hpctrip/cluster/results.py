@@ -14,7 +14,7 @@ from hpctrip.base.errors import Fault
 from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.rows import columns
-from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.base.units import HOUR_S, amount
 from hpctrip.cluster.rows import IntervalRow, JobRows, Result
 from hpctrip.record.diff import Difference, changes, differences
 from hpctrip.record.reader import common_fields, read_frame
@@ -32,7 +32,9 @@ _SHARED = (
 )
 ATTRIBUTES: dict[str, Attribute] = {
     **{name: RUN_ATTRIBUTES[name] for name in _SHARED},
-    "neutral_keys": Attribute([], "input keys and tables that change no result"),
+    "neutral_keys": Attribute(
+        [], "input keys and tables that change no result, or are newer and at their default"
+    ),
     "sources": Attribute([], "what was read: input key, path and BLAKE2b digest; plug-ins included"),
     "packages": Attribute([], "installed packages that added components: name and version"),
     "simulated_start": Attribute(
@@ -165,9 +167,9 @@ def cluster_summary(run: ClusterRun) -> dict[str, str]:
         f"{facts['mean_completed_jct_s']:.1f} s mean, {facts['median_completed_jct_s']:.1f} s median, "
         f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
     )
-    kwh = {name: facts[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
+    energy = [amount(facts[f"{name}energy_j"], "joules") for name in ("", "job_", "host_", "idle_")]
     synthetic = " (synthetic)" if facts["synthetic_signals"] else ""
-    carbon = {"carbon": f"{facts['carbon_g'] / 1e3:.4g} kg CO2{synthetic}"} if facts["carbon_g"] else {}
+    carbon = {"carbon": f"{amount(facts['carbon_g'], 'grams')} CO2{synthetic}"} if facts["carbon_g"] else {}
     trace = f"{facts['jobs_path'] or 'a generator'}{' (synthetic)' if facts['synthetic_jobs'] else ''}"
     return {
         "status": f"{facts['status']}: {facts['stop_reason']}",
@@ -178,8 +180,7 @@ def cluster_summary(run: ClusterRun) -> dict[str, str]:
         **({"begins": "; ".join(facts["simulated_start"])} if facts["simulated_start"] else {}),
         "job completion time": jct if facts["num_completed"] else "no job was completed",
         "simulated time": f"{facts['clock_s'] / HOUR_S:.2f} h",
-        "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "
-        f"idle GPUs {kwh['idle_']:.1f}",
+        "energy": "{}: jobs {}, hosts {}, idle GPUs {}".format(*energy),
         **carbon,
         "GPUs with a job": f"{facts['mean_busy_gpus']:.1f} of {facts['num_gpus']:,} on average",
         "nodes on": f"{facts['mean_nodes_on']:.1f} on average, {facts['num_boots']:,} boots",

@@ -16,7 +16,7 @@ from hpctrip.base.io import refuse_inputs
 from hpctrip.cluster.results import ATTRIBUTES, ClusterRun, tables_of, write_cluster
 from hpctrip.cluster.rows import Result
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.config.identity import neutral_keys
+from hpctrip.config.identity import uncompared_keys
 from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions, Plugin
 from hpctrip.config.sources import named_files, read_sources
@@ -44,7 +44,7 @@ def read_cluster_input(
     Without a path all keys have their defaults, which simulate synthetic jobs. The plug-ins named in the input and
     those in `plugins` are run before validation. Raises InputError with all faults.
     """
-    layers, extensions = read_user_input(paths, overrides, plugins)
+    layers, extensions = read_user_input(paths, overrides, plugins, ClusterScenario)
     extensions.run()
     tables = merge_layers({}, layers, ClusterScenario)
     return ClusterInput(tables, scenario_of(tables), extensions)
@@ -89,7 +89,7 @@ def simulate(
             "label": scenario.label or "",
             "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
             "seed": scenario.seed,
-            "neutral_keys": neutral_keys(scenario),
+            "neutral_keys": uncompared_keys(scenario),
             "sources": list(map(str, sources)),
             "packages": list(map(str, extensions.packages)),
             "simulated_start": scenario.start(simulator),

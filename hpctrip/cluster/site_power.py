@@ -13,8 +13,8 @@ from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.config.inputs import read_layers, validate
-from hpctrip.config.sources import Reads, named_files
+from hpctrip.config.inputs import folder_of, read_layers, validate
+from hpctrip.config.sources import Reads, named_files, seen_from_here
 from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 
 
@@ -27,6 +27,7 @@ def cluster_files(value: str) -> list[Path]:
 def read_cluster(path: str) -> ClusterScenario:
     """Read the scenario in an input file of `hpctrip cluster`. InputError names the file and the key."""
     (tables, _) = read_layers([path], [])
+    tables = seen_from_here(tables, folder_of(path), ClusterScenario)
     if tables.get("plugins"):
         raise InputError(
             f"power.path = {path!r}", "names plug-ins, which are not run", "name them in the run's own input"

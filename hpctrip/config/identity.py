@@ -2,8 +2,8 @@
 
 A field is marked by its type, `transport: NotInResult[str] = "auto"`; a table is marked as a whole where it is a field
 of the table above it, `checkpoint: NotInResult[Checkpointing]`. Comparisons of inputs (resume, diff, merge, figures)
-leave these keys out. A results file lists them (attribute `neutral_keys`), so that it can be compared without the
-classes.
+leave these keys out, and so they do with `Added` ones at their default, which older files lack. A results file lists
+both (attribute `neutral_keys`), so that it can be compared without the classes.
 
 A key that does not affect training is marked in the same way, `timing: NotInTraining[Timing]`: runs that differ only in
 such keys learn the same wherever they choose the same cohorts. Unmarked keys count: a forgotten mark costs repeated
@@ -89,6 +89,11 @@ def added_keys(component: Component) -> list[str]:
         for key, field, value in walk(component)
         if is_added(field) and value == field.get_default(call_default_factory=True)
     ]
+
+
+def uncompared_keys(component: Component) -> list[str]:
+    """The dotted keys and tables that comparisons of results files leave out."""
+    return [*neutral_keys(component), *added_keys(component)]
 
 
 def raised_rules(component: Component) -> dict[str, int]:

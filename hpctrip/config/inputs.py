@@ -3,6 +3,7 @@ faults in one report."""
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -154,6 +155,12 @@ def known_keys(owner: Any) -> list[str]:
     """The input keys of a component class."""
     keys = list(owner.model_fields)
     return ["kind", *keys] if owner.kind and "kind" not in keys else keys
+
+
+def folder_of(path: str) -> str:
+    """The folder of an input file, or of the input of the package that has this name."""
+    own = None if named_path(path, str(path)).exists() else shipped_inputs().get(str(path))
+    return os.path.dirname(str(own or path))
 
 
 def _read_file(path: str) -> Tables:

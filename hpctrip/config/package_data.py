@@ -1,5 +1,5 @@
 """Data files of the package: scenarios (inputs/), clusters (inputs/cluster/), studies (inputs/studies/), overlays for
-real data (inputs/real/), templates (inputs/new/) and batch scripts (slurm/).
+real data (inputs/real/), worlds with their tables (inputs/worlds/), templates (inputs/new/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -17,6 +17,7 @@ from hpctrip.base.text import did_you_mean
 SCENARIOS = ("inputs", ".toml")
 CLUSTERS = ("inputs/cluster", ".toml")
 OVERLAYS = ("inputs/real", ".toml")
+WORLDS, TABLES = ("inputs/worlds", ".toml"), ("inputs/worlds", ".csv")
 STUDIES = ("inputs/studies", ".toml")
 SCRIPTS = ("slurm", ".sh")
 TEMPLATES = {"input": "input.toml", "study": "study.toml", "policy": "policy.py", "workload": "workload.py"}
@@ -40,8 +41,9 @@ def described(file: Traversable) -> str:
 
 
 def shipped_inputs() -> dict[str, Traversable]:
-    """{name: file} of the input files of the package, as `hpctrip inputs` names them: NAME, cluster/NAME, real/NAME."""
-    groups = {"": SCENARIOS, "cluster/": CLUSTERS, "real/": OVERLAYS}
+    """{name: file} of the input files of the package, as `hpctrip inputs` names them: NAME, cluster/NAME, real/NAME,
+    worlds/NAME."""
+    groups = {"": SCENARIOS, "cluster/": CLUSTERS, "real/": OVERLAYS, "worlds/": WORLDS}
     return {f"{group}{stem}": file for group, kind in groups.items() for stem, file in shipped(kind).items()}
 
 

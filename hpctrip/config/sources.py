@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.io import digest, digest_of_file, named_path
-from hpctrip.config.component import Component, walk
+from hpctrip.base.io import beside, digest, digest_of_file, matching, named_path
+from hpctrip.config.component import Component, NamedTables, Registry, owner_of, walk
+from hpctrip.config.inputs import Tables, deep, nested
 
 MADE_HERE = "-"
 """The path of a source that is no file: synthetic data, made from the input."""
@@ -94,6 +96,48 @@ def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
         mark = next((item for item in field.metadata if isinstance(item, Reads)), None)
         if mark and value not in (None, mark.unless):
             yield NamedFiles(key, value, mark.find)
+
+
+def file_values(tables: Tables, owner: Any, prefix: str = "") -> Iterator[tuple[str, str, list[Reads]]]:
+    """(dotted key, value, marks) of every text in the tables of one layer of an input that may name files. `owner` is
+    that of the tables (`owner_of`). A layer need not name its kinds: then all that there are count."""
+    if isinstance(owner, NamedTables):
+        for name, table in tables.items():
+            yield from file_values({"kind": name} | table, owner.registry, f"{prefix}{name}.")
+        return
+    classes = [owner]
+    if isinstance(owner, Registry):
+        classes = [owner[kind]] if (kind := tables.get("kind")) in owner else list(owner.values())
+    for key, value in tables.items():
+        fields = [cls.model_fields[key] for cls in classes if key in cls.model_fields]
+        if isinstance(value, dict):
+            for inner in {id(of): of for field in fields if (of := owner_of(field))}.values():
+                yield from file_values(value, inner, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            marks = [mark for field in fields for mark in field.metadata if isinstance(mark, Reads)]
+            if marks and value not in [mark.unless for mark in marks]:
+                yield prefix + key, value, marks
+
+
+def seen_from_here(tables: Tables, folder: str, owner: Any) -> Tables:
+    """The tables of a file in `folder`, in which the paths of files that lie there are relative to the working folder;
+    other paths are so already."""
+    for key, value, _ in [*file_values(tables, owner)] if folder else ():
+        with suppress(InputError):  # its key is named where it is read
+            if matching(path := beside(folder, value)):
+                tables = deep(tables, nested(key, path))
+    return tables
+
+
+def missing_files(tables: Tables, folder: str, owner: Any) -> Iterator[tuple[str, Fault]]:
+    """(dotted key, fault) of every path in the tables of a file in `folder` that is neither there nor in the working
+    folder. Data sets that can be fetched or made are left out: their readers tell how."""
+    for key, value, marks in file_values(tables, owner) if folder else ():
+        with suppress(InputError):
+            if not (matching(value) or any(mark.unless for mark in marks)):
+                here = f"the working folder, {os.getcwd()}"
+                problem = f"is neither in {folder}, the folder of the input file, nor in {here}"
+                yield key, Fault(f"{key} = {value!r}", problem, "check the path")
 
 
 def digest_of_files(files: Sequence[Path]) -> str:

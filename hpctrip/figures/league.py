@@ -5,9 +5,10 @@ those of the baseline with the same seed (geometric mean over seeds), and by tho
 hindsight: the runs of `static` or of `first-back` with the fixed k of the smallest ratio to the baseline. A dot is a
 scenario; the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms), and the table
 has the same interval over the seeds of each scenario. A seed that did not reach the target counts with all the time it
-spent, so that ratio is a bound and its dot is open; where both have such seeds, it is unknown and has no dot. A
-scenario is won, and a fixed cohort is the best, among those that reached the target with every seed and share the most
-seeds with the baseline: few seeds may be the easy ones. Equal times all win.
+spent, so that ratio is a bound, an open arrow head to the right (at least) or to the left (at most); where both have
+such seeds, it is unknown and has no mark. A scenario is won, and a fixed cohort is the best, among those that reached
+the target with every seed and share the most seeds with the baseline: few seeds may be the easy ones. Equal times all
+win.
 """
 
 from __future__ import annotations
@@ -68,10 +69,9 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     for y, policy in enumerate(order):
         own = table[table["policy"] == policy]
         for ratio, how, place in zip(own["ratio"], own["is"], style.beside_mean(len(own)), strict=True):
-            face = "black" if how == "exact" else "white"
             name = "one scenario" if how == "exact" else f"one scenario: {how}"
-            look = {"color": "black", "markersize": 3, "markerfacecolor": face, "markeredgewidth": 0.6}
-            axes.plot(ratio, y + place, "o", label=name if math.isfinite(ratio) else None, **look)
+            look = style.one_seed(how == "exact", "<" if how == "at most" else ">")
+            axes.plot(ratio, y + place, **look | {"label": name if math.isfinite(ratio) else None})
         style.mean_bar(axes, y, over_scenarios(own, "ratio", "is"))
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
     style.log_axis(axes)

@@ -19,12 +19,13 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, on_front
 from hpctrip.base.text import aligned
-from hpctrip.base.units import J_PER_KWH
+from hpctrip.base.units import J_PER_KWH, figures, unit_of
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import TARGET, WHOLE_RUNS
 from hpctrip.record.reader import Run
+from hpctrip.sim.quantities import CARBON, COST, ENERGY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,22 +42,28 @@ class Panel(NamedTuple):
     column: str
     """Its column in the table of rounds."""
     unit: float
-    """The unit of the axis, in that of the column."""
+    """The unit of the table, in that of the column."""
     name: str
     title: str
+    scale: float
+    """Number of the units of the title in that of the table."""
 
 
 def panels_of(runs: Sequence[Run]) -> list[Panel]:
     """The quantities that every round of all runs has. InputError where there are none, or the currencies differ."""
     currencies = sorted({str(run.setting("accounts.currency", "")) for run in runs})
-    panels = [
-        Panel("energy_j", J_PER_KWH, "kwh", "Energy (kWh)"),
-        Panel("carbon_g", 1e3, "kg", "Carbon (kg CO2)"),
-        Panel("cost", 1.0, "cost", f"Price ({', '.join(currencies)})"),
-    ]
-    available = [
-        p for p in panels if all(np.isfinite(run.rounds.get(p.column, np.nan)).all() for run in runs)
-    ]
+    available = []
+    for quantity, unit, name, title in (
+        (ENERGY, J_PER_KWH, "kwh", "Energy ({})"),
+        (CARBON, 1e3, "kg", "Carbon ({} CO2)"),
+        (COST, 1.0, "cost", "Price ({})"),
+    ):
+        amounts = [run.rounds.get(quantity.column, pd.Series(np.nan)) for run in runs]
+        if all(np.isfinite(each).all() for each in amounts):
+            factor, read = unit_of(
+                max(abs(each.sum()) for each in amounts), quantity.unit, ", ".join(currencies)
+            )
+            available.append(Panel(quantity.column, unit, name, title.format(read), unit / factor))
     if not available:
         problem = "have no energy in every round: some were imported, or made by an older hpctrip"
         raise InputError("the runs", problem, "make them again")
@@ -138,11 +145,13 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
             label=style.counted_name(row.label, row.num_seeds, 30) + ("" if reached else "*"),
         )
     axes.set_xlabel(panel.title)
+    axes.margins(0.1)  # room for the marks at the edges
     least, most = table[panel.name].min(), table[panel.name].max()
     if least > 0 and most > SPREAD * least:
         style.log_axis(axes)
     else:
         axes.set_xlim(left=min(0.0, least))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value * panel.scale:g}")
     axes.set_ylim(bottom=0)
     style.grid(axes, "both")
 
@@ -176,7 +185,8 @@ def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:
     rows = []
     for row in table.to_dict("records"):
         values = [
-            f"{row[panel.name]:.4g}{' front' if row[f'{panel.name}_on_front'] else ''}" for panel in panels
+            f"{figures(panel.scale * row[panel.name])}{' front' if row[f'{panel.name}_on_front'] else ''}"
+            for panel in panels
         ]
         reached = f"{row['num_reached']}/{row['num_seeds']}"
         at_least = "> " if row["num_reached"] < row["num_seeds"] else ""

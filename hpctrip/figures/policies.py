@@ -33,13 +33,17 @@ MARKS = {
 }
 """{bound of a difference: its mark, and the name of the mark}."""
 REFERENCE = click.Option(
-    ["--reference"], metavar="LABEL", help="Policy to compare with (default: the fastest powertrip)."
+    ["--reference"],
+    metavar="LABEL",
+    help="Policy to compare with (default: the fastest powertrip, else the first).",
 )
 BY = click.Option(
     ["--by"], metavar="KEY", default=UPDATE_BYTES, show_default=True, help="The input key that was varied."
 )
 BASELINE = click.Option(
-    ["--baseline"], metavar="LABEL", help="Configuration to compare with (default: the first powertrip)."
+    ["--baseline"],
+    metavar="LABEL",
+    help="Configuration to compare with (default: the first powertrip, else the first).",
 )
 
 
@@ -60,7 +64,7 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     target = reading.common_target(runs, target)
     groups, caption = grouping.compared(runs, MOST)
     bars = bars_of(groups, target)
-    bar = reference_bar(bars, reference)
+    bar = reference_bar(bars, reference, bars[0][0].label)
 
     ratios = [compare(t, bar[1]) if bar else Estimate.mean([]) for _, t in bars]
     rows = [
@@ -69,7 +73,8 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     ]
     lines = aligned(("policy", *grouping.TIMES_HEAD, "ratio (95 %)", "reference takes"), rows)
     if bar:
-        lines.append(f"ratio: hours over those of {bar[0].label}, the reference")
+        other = "" if reference or bar[0].policy == "powertrip" else "; --reference LABEL names another"
+        lines.append(f"ratio: hours over those of {bar[0].label}, the reference{other}")
     order = in_order(((group.label, t) for group, t in bars if t.reached), by_verdict=True)
     lines.append(f"order at {reading.percent(target)}: {order or 'none, nothing reached it with every seed'}")
 
@@ -104,7 +109,7 @@ def policies_by(
 
     rows, table = [], []
     for value, bars in by_value.items():
-        base = reference_bar(bars, reference)
+        base = reference_bar(bars, reference, labels[0])
         for group, t in bars:
             ratio = compare(t, base[1]) if base else Estimate.mean([])
             instead = words(ratio) if base and group is not base[0] else "-"
@@ -135,10 +140,13 @@ def bars_of(groups: Sequence[Group], target: float) -> list[Bar]:
     return sorted(bars, key=lambda bar: (*bar[1].place, bar[0].label))
 
 
-def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
-    """The bar to compare with: the one named, else the first powertrip that reached the target, else None."""
+def reference_bar(bars: list[Bar], label: str | None, without: str) -> Bar | None:
+    """The bar to compare with: the one named, else the first powertrip, and without one the bar labelled `without`;
+    None where these did not reach the target."""
     if label is None:
-        return next((bar for bar in bars if bar[0].policy == "powertrip" and bar[1].reached), None)
+        own = [bar for bar in bars if bar[0].policy == "powertrip"]
+        own = own or [bar for bar in bars if bar[0].label == without]
+        return next((bar for bar in own if bar[1].reached), None)
     for bar in bars:
         if bar[0].label == label:
             return bar
@@ -297,6 +305,9 @@ def paired(runs: Sequence[Run], baseline: str | None = None, target: float | Non
     base = baseline_of(groups, baseline)
     base_times = base.times(target)
     others = bars_of([group for group in groups if group is not base], target)
+    if not any(shared_seeds(times, base_times) for _, times in others):
+        hint = "give runs of the same seeds, or name another --baseline"
+        raise InputError("the runs", f"share no seed with {base.label}", hint)
     rows = [pairs_of(group.label, times, base_times) for group, times in others]
     rows.sort(key=lambda p: not p.seeds)
 
@@ -323,15 +334,17 @@ def paired(runs: Sequence[Run], baseline: str | None = None, target: float | Non
 
 
 def baseline_of(groups: Sequence[Group], label: str | None) -> Group:
-    """The configuration named, else the first powertrip. InputError where there is none, or nothing to compare."""
+    """The configuration named, else the first powertrip, else the first. InputError where none has this name, or there
+    is nothing to compare."""
     labels = ", ".join(group.label for group in groups)
     if len(groups) < 2:
         raise InputError("the runs", f"are of one configuration, {labels}", "give others to compare it with")
+    if label is None:
+        return next((group for group in groups if group.policy == "powertrip"), groups[0])
     for group in groups:
-        if group.label == label or (label is None and group.policy == "powertrip"):
+        if group.label == label:
             return group
-    missing = f"nothing is labelled {label!r}" if label else "no run is of policy powertrip"
-    raise InputError("--baseline", missing, f"the labels are {labels}")
+    raise InputError("--baseline", f"nothing is labelled {label!r}", f"the labels are {labels}")
 
 
 def draw_differences(axes: Axes, rows: Sequence[Pairs]) -> None:

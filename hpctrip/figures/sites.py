@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,15 +13,14 @@ from hpctrip.base.units import GB, HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import ONE_RUN
-from hpctrip.record.reader import Run, Status
+from hpctrip.record.reader import Run
+from hpctrip.record.site_report import STRAGGLER, bars_of, by_site, seconds_of, spent_in, table_of, unit_in
 from hpctrip.sim.network import DistanceNetwork
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NEAR_MILES = 1000
-MOST_STRAGGLERS = 25
-"""Largest number of sites that are drawn; the table has all."""
 MOST_ROUNDS, MOST_SITES = 30, 60
 """Largest numbers of rounds and of sites in a legible timeline."""
 DOING = {
@@ -64,7 +64,8 @@ def network(run: Run) -> Drawing:
     style.finish(picture, f"Simulated WAN: {count}; {update}")
 
     columns = {"distance_miles": miles, "bandwidth_gbit_s": gbit_s, "comm_s": comm_s}
-    table = pd.DataFrame({"site": sites["site"], **columns})
+    names = {"name": sites["name"]} if "name" in sites else {}
+    table = pd.DataFrame({"site": sites["site"], **names, **columns})
     edges = np.unique(np.linspace(0, len(sites) - 1, 6).round().astype(int))
     rows = [(f"{at:.0f}", f"{gbit:.3g}", f"{s:.3g}") for at, gbit, s in table[[*columns]].to_numpy()[edges]]
     lines = aligned(("miles", "Gbit/s", "delay s"), rows)
@@ -107,69 +108,6 @@ def coloured(axes: Axes, side: str, label: str, colour: str) -> None:
     axes.spines[side].set(color=colour, visible=True)
 
 
-@figure(ONE_RUN)
-def stragglers(run: Run) -> Drawing:
-    """How often and how long rounds waited for each site.
-
-    Left: in how many rounds the site finished last, out of those that it took part in. Right: the simulated hours of
-    those rounds at that site, computing and communicating. Sites stand by their hours, the longest first; the rest is
-    counted.
-    """
-    table = by_site(run)
-    stragglers = table[table["rounds_straggler"] > 0]
-    shown, num_never = stragglers.head(MOST_STRAGGLERS), len(table) - len(stragglers)
-    all_rounds, total_h = len(run.rounds), table["hours"].sum()
-
-    picture = style.figure(1.3 + 0.17 * len(shown), style.PAGE_INCHES)
-    often, long = picture.subplots(1, 2, sharey=True)
-    places = np.arange(len(shown))
-    often.barh(places, shown["rounds_in_cohort"], 0.7, color="#E5E5E5", label="in the cohort")
-    often.barh(places, shown["rounds_straggler"], 0.7, color=style.QUIET, label="the straggler")
-    often.set_yticks(places, [f"site {s.site}, {s.distance_miles:,.0f} mi" for s in shown.itertuples()])
-    often.set_ylim(len(shown) - 0.5, -0.5)
-    often.set_xlabel(f"Rounds, of {all_rounds}")
-    style.whole_numbers(often, "x")
-    long.barh(places, shown["compute_h"], 0.7, color=style.BLUE, label="computing")
-    look = {"left": shown["compute_h"], "label": "communicating"} | DOING["sending"]
-    long.barh(places, shown["comm_h"], 0.7, **look)
-    long.set_xlabel(f"Simulated hours that it took as the straggler, of {total_h:.3g}")
-    for axes in (often, long):
-        axes.tick_params(axis="y", length=0)
-        style.grid(axes, "x")
-    num_more = len(stragglers) - len(shown)
-    rest = f"{num_more} more not drawn; " if num_more else ""
-    never = f"{rest}{counted(num_never, 'site')} never the straggler"
-    style.finish(picture, f"{described(run)}\n{never}")
-
-    rows = []
-    for s in shown.itertuples():
-        counts = str(s.rounds_in_cohort), str(s.rounds_straggler), f"{s.rounds_straggler / all_rounds:.0%}"
-        hours = f"{s.compute_h:.3g}", f"{s.comm_h:.3g}"
-        rows.append((str(s.site), f"{s.distance_miles:.0f}", *counts, *hours))
-    head = ("site", "miles", "rounds in the cohort", "straggler", "of all rounds", "compute h", "comm h")
-    lines = [*aligned(head, rows), f"{rest}{num_never} of {len(table)} sites were never the straggler"]
-    return Drawing(picture, table, lines)
-
-
-def by_site(run: Run) -> pd.DataFrame:
-    """One row a site [N], the longest straggler first."""
-    sites = run.sites[["site", "distance_m"]].set_index("site")
-    last = run.rounds.groupby("straggler")
-    table = pd.DataFrame(
-        {
-            "distance_miles": sites["distance_m"] / MILE_M,
-            "rounds_in_cohort": run.cohorts["site"].value_counts(),
-            "rounds_straggler": last.size(),
-            "compute_h": last["straggler_compute_s"].sum() / HOUR_S,
-            "comm_h": last["straggler_comm_s"].sum() / HOUR_S,
-        },
-        index=sites.index,
-    ).fillna(0)
-    table = table.astype({"rounds_in_cohort": int, "rounds_straggler": int})
-    table["hours"] = table["compute_h"] + table["comm_h"]
-    return table.sort_values(["hours", "rounds_straggler"], ascending=False, kind="stable").reset_index()
-
-
 def described(run: Run) -> str:
     """The run in a few words, for the top of a picture."""
     label, rounds = grouping.grouped([run])[0].label, counted(len(run.rounds), "round")
@@ -187,14 +125,14 @@ def timeline(run: Run) -> Drawing:
     """
     bars, rounds = bars_of(run), run.rounds[["round", "clock_start_s", "clock_s"]].tail(MOST_ROUNDS)
     ends = pd.DataFrame({"round": rounds["round"], "site": "", "doing": "round"})
+    ends["name"] = ""
     ends["start_h"], ends["end_h"] = rounds["clock_start_s"] / HOUR_S, rounds["clock_s"] / HOUR_S
     number, from_h = ends["round"].iloc[0], ends["start_h"].iloc[0]
     taking_part = run.cohorts[run.cohorts["round"] >= number].groupby("site").size()
     sites = taking_part.nlargest(MOST_SITES).index.sort_values()
     bars = bars[(bars["end_h"] > from_h) & bars["site"].isin(sites)]
     bars = bars.assign(start_h=bars["start_h"].clip(lower=from_h))
-    names = run.sites["name"] if "name" in run.sites else pd.Series("", run.sites.index)
-    names = [printable(names.get(site, ""), 24) or f"site {site}" for site in sites]
+    names = [printable(run.site_names[site], 24) for site in sites]
 
     picture = style.figure(1.2 + 0.15 * len(sites), style.PAGE_INCHES)
     axes = picture.subplots()
@@ -216,27 +154,90 @@ def timeline(run: Run) -> Drawing:
     hours = hours.reindex(sites, columns=DOING).fillna(0.0)
     rows = [(name, *(f"{h:.3g}" for h in row)) for name, row in zip(names, hours.to_numpy(), strict=True)]
     lines = [*aligned(("site", *(f"{doing} h" for doing in DOING)), rows), drawn]
+    bars.insert(1, "name", bars["site"].map(dict(enumerate(run.site_names))))
     return Drawing(picture, pd.concat([bars.astype({"site": str}), ends]), lines)
 
 
-def bars_of(run: Run) -> pd.DataFrame:
-    """The bars of the timeline, one row each: site, round (in which the flight started), doing (a key of DOING),
-    start_h, end_h. Bars of less than a microsecond are rounding errors and are left out."""
-    flights = run.flights.sort_values(["site", "start_s"])
-    start_s, status = flights["start_s"], flights["status"]
-    again_s = start_s.groupby(flights["site"]).shift(-1)
-    free_s = np.fmin(flights["end_s"].fillna(run.rounds["clock_s"].iloc[-1]), again_s)
-    computed_s, sent_s = np.fmin(flights["computed_s"], free_s), np.fmin(flights["sent_s"], free_s)
-    used = status.isin([Status.ARRIVED, Status.UNDER_WAY])
-    parts = {
-        "computing": (used, start_s, computed_s),
-        "sending": (used, computed_s, sent_s),
-        "waiting": (used, sent_s, free_s),
-        "given up": (~used & (status != Status.OUT), start_s, free_s),
-        "away": (status == Status.OUT, start_s, free_s),
+@figure(ONE_RUN)
+def sites(run: Run) -> Drawing:
+    """What each site did and spent, and where it is.
+
+    From left to right: the share of the rounds in which a site was in the cohort, and in which it finished last; its
+    simulated hours by activity; those of the rounds in which it finished last; energy, carbon and cost as far as they
+    are recorded. Of more than 60 sites, those that took part most are drawn. Where positions are known there is a map,
+    on which the area of a circle is the site's share of the rounds.
+    """
+    report = by_site(run)
+    most = report["participation_fraction"].nlargest(MOST_SITES).index.sort_values()
+    shown, places = report.loc[most], np.arange(len(most))
+    positions = shown[[name for name in ("longitude", "latitude") if name in shown]].dropna()
+    has_map = positions.shape[1] == 2 and len(positions) > 0
+    spent, heights = spent_in(report), [1.3 + 0.16 * len(shown), 3.2]
+
+    picture = style.figure(sum(heights[: 1 + has_map]), style.PAGE_INCHES)
+    names = ["share", "hours", "straggler", *spent]
+    panels = picture.subplot_mosaic(
+        [names, ["map"] * len(names)][: 1 + has_map], height_ratios=heights[: 1 + has_map]
+    )
+    look = {
+        "in the cohort": ("participation_fraction", "#E5E5E5"),
+        "straggler": ("straggler_fraction", style.QUIET),
     }
-    tables = []
-    for doing, (those, from_s, until_s) in parts.items():
-        times = {"doing": doing, "start_h": from_s / HOUR_S, "end_h": until_s / HOUR_S}
-        tables.append(flights[["site", "round"]].assign(**times)[those & (until_s - from_s > 1e-6)])
-    return pd.concat(tables, ignore_index=True)
+    for label, (name, colour) in look.items():
+        panels["share"].barh(places, 100 * shown[name], 0.7, color=colour, label=label)
+    stacked(panels["hours"], shown, {seconds_of(doing): (doing, DOING[doing]) for doing in [*DOING][:-1]})
+    parts = dict(
+        zip(STRAGGLER, (("computing", DOING["computing"]), ("sending", DOING["sending"])), strict=True)
+    )
+    stacked(panels["straggler"], shown, parts)
+    heads = ["Share of the\nrounds (%)", "Simulated\nhours", "Hours as\nstraggler"]
+    for what, quantity in spent.items():
+        factor, unit = unit_in(run, report, quantity)
+        panels[what].barh(places, shown[quantity.column] / factor, 0.7, color=style.GREEN)
+        heads.append(f"{what[0].upper()}{what[1:]}\n({unit})")
+    for name, head in zip(names, heads, strict=True):
+        labels = [printable(run.site_names[site], 24) for site in most] if name == "share" else []
+        panels[name].set_yticks(places, labels)
+        panels[name].set(xlabel=head, ylim=(len(shown) - 0.5, -0.5))
+        panels[name].tick_params(axis="y", length=0)
+        style.grid(panels[name], "x")
+    if has_map:
+        world_map(panels["map"], run, positions, shown["participation_fraction"])
+    rest = (
+        "" if len(shown) == len(report) else f"; the {len(shown)} of {len(report)} sites that took part most"
+    )
+    style.finish(picture, f"{described(run)}{rest}")
+    return Drawing(picture, report, aligned(*table_of(run, report)))
+
+
+def stacked(axes: Axes, shown: pd.DataFrame, parts: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
+    """A bar of hours for each row, of the columns of `parts`, {column in s: (label, look)}, that are not all 0."""
+    left_h = np.zeros(len(shown))
+    for name, (label, look) in parts.items():
+        if shown[name].any():
+            axes.barh(np.arange(len(shown)), shown[name] / HOUR_S, 0.7, left=left_h, label=label, **look)
+            left_h = left_h + shown[name].to_numpy() / HOUR_S
+
+
+def world_map(axes: Axes, run: Run, positions: pd.DataFrame, share: pd.Series) -> None:
+    """Sites at their longitude and latitude [n], with circles by their share of the rounds, and the aggregator."""
+    style.grid(axes, "both")
+    known = share[positions.index]
+    look = {"color": style.BLUE, "alpha": 0.5, "linewidth": 0, "label": "share of the rounds"}
+    axes.scatter(*positions.to_numpy().T, 8 + 160 * known, **look)
+    room, labelled = (
+        np.array([0.16, 0.05]) * np.maximum(np.ptp(positions.to_numpy(), axis=0), 1.0),
+        np.zeros((0, 2)),
+    )
+    for site in known.sort_values(ascending=False, kind="stable").index:
+        at = positions.loc[site].to_numpy()
+        if not (abs(labelled - at) < room).all(axis=1).any():  # else one name would cover the other
+            labelled = np.vstack([labelled, at])
+            name = printable(run.site_names[site], 16)
+            axes.annotate(name, at, (5, 4), textcoords="offset points", fontsize=6)
+    if aggregator := run.setting("sites.aggregator"):
+        axes.plot(
+            *aggregator[::-1], "*", color=style.VERMILLION, markersize=8, label="aggregator", linestyle="none"
+        )
+    axes.margins(0.12)
+    axes.set(xlabel="Longitude (degrees)", ylabel="Latitude (degrees)")

@@ -38,10 +38,13 @@ def plot(run: Run) -> Drawing:
 
 
 def page_of(run: Run) -> Figure:
-    """Three rows of two panels below the facts; power over time only where power changes."""
+    """Three rows of two panels below the facts; power over time only where power changes, and wall time where it was
+    measured: the rounds of the cache took none."""
     page = style.figure(*PAGE_INCHES)
     page.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
-    head, body, wall, foot = page.subfigures(4, 1, height_ratios=(0.13, 1, 0.13, 0.04))
+    is_timed = run.rounds["wall_s"].sum() > 0
+    heights = (0.13, 1, 0.13, 0.04) if is_timed else (0.13, 1, 0.04)
+    head, body, *wall, foot = page.subfigures(len(heights), 1, height_ratios=heights)
     header(head, run)
     varying = power_over_time(run)
     names = [["accuracy", "loss"], ["cohort", "time"], ["sites", "sites" if varying is None else "power"]]
@@ -51,7 +54,8 @@ def page_of(run: Run) -> Figure:
         draw(axes[name], run)
     if varying is not None:
         power(axes["power"], varying)
-    wall_time(wall.subplots(), run)
+    if wall:
+        wall_time(wall[0].subplots(), run)
     foot.text(0.012, 0.3, origin(run), fontsize=7, color=style.QUIET)
     return page
 

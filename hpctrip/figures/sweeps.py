@@ -147,7 +147,7 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
         cells = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in means]
         rows.append((str(k), str(n), str(len(gains)), *cells))
         tables.append(gains.reset_index().assign(k=k, n=n))
-    axes.set(xlabel="Round", ylabel=f"Accuracy over that of k = {first}\n(percentage points)")
+    axes.set(xlabel="Round", ylabel=f"Accuracy over\nthat of k = {first}\n(percentage points)")
     style.whole_numbers(axes, "x")
     style.grid(axes, "y")
     numbers = [int(n) for _, n, *_ in rows]
@@ -294,6 +294,6 @@ def draw_means(
         axes.update_datalim(seeds)  # which a line that is moved aside does not do
     axes.set_xlabel("Sites in the cohort, k")
     axes.set_ylim(bottom=0)
-    axes.margins(x=0.08)
+    axes.margins(x=0.12)  # a percentage beside a point stays inside
     style.whole_numbers(axes, "x")
     style.grid(axes, "y")

@@ -21,6 +21,7 @@ from hpctrip.ranks.placement import Assignment
 from hpctrip.record import checkpoint, schema
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.quantities import QUANTITIES
 from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.step import State
 
@@ -88,11 +89,11 @@ class Plan:
             ]
         )
 
-    @property
-    def max_rounds_wall_s(self) -> float:
-        """Wall time of all rounds, assuming that the rounds that are not planned are like the last planned one."""
-        rest = max(0, self.aggregator.experiment.stop.max_rounds - len(self.rounds))
-        return float(self.wall_s.sum() + rest * self.wall_s[-1])
+    def total(self, name: str, num_rounds: int) -> float:
+        """The sum of a column of `first_rounds` over so many rounds, or more; those that are not planned are taken to
+        be like the last planned one."""
+        values = [row[name] for row in self.first_rounds]
+        return float(sum(values) + max(0, num_rounds - len(values)) * values[-1])
 
     def exchange(self, assignment: Assignment) -> dict[str, int]:
         """Bytes that a round sends over the link of a rank: up, the int64 sum of the updates with its counters; down,
@@ -174,6 +175,7 @@ class Plan:
                 "busiest_host_samples": int(samples.max()),
                 "idle_fraction": 1 - samples.mean() / samples.max() if samples.any() else math.nan,
                 "wall_s": seconds,
+                **{quantity.column: getattr(r.row, quantity.column) for quantity in QUANTITIES},
             }
             for r, samples, seconds in zip(self.rounds, of_hosts, self.wall_s.tolist(), strict=True)
         ]

@@ -7,16 +7,20 @@ import os
 from typing import Any
 
 from hpctrip.base.text import aligned, duration, labelled, printable, size_text
-from hpctrip.base.units import HOUR_S
+from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.plan.plan import HOST_PARTS, Plan
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.lock import default_path
-from hpctrip.record.show import local_training
+from hpctrip.record.show import bills, local_training
 from hpctrip.runner.aggregator import idle_hosts
 from hpctrip.sim import plausible
+from hpctrip.sim.quantities import QUANTITIES
 from hpctrip.sim.timing import Timing
+
+SIMULATED = ("makespan_s", *(quantity.column for quantity in QUANTITIES))
+"""Columns of the planned rounds of which the report has sums."""
 
 
 def report(plan: Plan) -> list[str]:
@@ -46,9 +50,11 @@ def report(plan: Plan) -> list[str]:
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
-        f"{duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
+        f"{duration(plan.total('wall_s', e.stop.max_rounds))} for max_rounds = {e.stop.max_rounds}"
         if speed_known
         else "unknown",
+        "simulated": f"{_simulated(plan, len(rounds))} for {len(rounds)} rounds; "
+        f"{_simulated(plan, e.stop.max_rounds)} for max_rounds = {e.stop.max_rounds}",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
         + (
             f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size_text(written['checkpoint'])} each; "
@@ -61,11 +67,18 @@ def report(plan: Plan) -> list[str]:
     return [*labelled(facts, 1000), "", *_rounds_table(plan), "", *_hosts_table(plan), "", *notes]
 
 
+def _simulated(plan: Plan, num_rounds: int) -> str:
+    """Simulated hours of the first rounds, and what they spend."""
+    totals = {name: plan.total(name, num_rounds) for name in SIMULATED}
+    spent = bills(totals, plan.aggregator.experiment.accounts.currency).values()
+    return ", ".join((f"{totals['makespan_s'] / HOUR_S:.3g} h", amount(totals["energy_j"], "joules"), *spent))
+
+
 def _rounds_table(plan: Plan) -> list[str]:
     head = ("round", "sites", "arrive", "blocks", "duration s", "clock h", "busiest host", "idle", "wall s")
     rows = []
     for row in plan.first_rounds:
-        number, *numbers, makespan_s, clock_s, busiest, idle, wall_s = row.values()
+        number, *numbers, makespan_s, clock_s, busiest, idle, wall_s = [*row.values()][: -len(QUANTITIES)]
         shares = "-" if math.isnan(idle) else f"{idle:.0%}", "-" if math.isnan(wall_s) else f"{wall_s:.2f}"
         times = f"{makespan_s:.1f}", f"{clock_s / HOUR_S:.3f}", f"{busiest:,} samples"
         rows.append((f"{number:5}", *map(str, numbers), *times, *shares))
@@ -113,7 +126,7 @@ def values(plan: Plan) -> dict[str, Any]:
         "evaluate_samples_per_s": speed.evaluate_per_s,
         "max_rounds": e.stop.max_rounds,
         "wall_s": float(plan.wall_s.sum()),
-        "max_rounds_wall_s": plan.max_rounds_wall_s,
+        **{f"max_rounds_{name}": plan.total(name, e.stop.max_rounds) for name in ("wall_s", *SIMULATED)},
         "written_bytes": plan.written_bytes,
         "rounds": plan.first_rounds,
         "placement": plan.placement,
@@ -148,6 +161,7 @@ def warnings(plan: Plan) -> list[str]:
             f"{busy} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
             f"{busy * threads / cores:.2g} times as long as predicted; -n {max(1, cores // threads) + 1} fills them"
         )
+    lines += e.ranks.warnings([len(os.sched_getaffinity(0))] if host.hosts_kind == "cpu" else [])
     sizes = host.num_samples
     if (small := int((sizes < host.work.batch_size).sum())) > 0:
         lines.append(

@@ -33,7 +33,7 @@ class Difference:
     b: Any
     """Its value in the second file; None: absent."""
     row: str = ""
-    """For a column, the site or cohort size, as "site 3"."""
+    """For a column, the site or cohort size, as "site 3 (Oslo)"."""
 
     def __str__(self) -> str:
         place = "" if self.where == "run" else f"{self.where}: "
@@ -85,7 +85,7 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
 @singledispatch
 def differences(a: Run, b: Run) -> Iterator[Difference]:
     """The differences between the tables of two files; other classes of results files register their own function."""
-    yield from changes("sites", a.sites, b.sites, "site")
+    yield from changes("sites", a.sites, b.sites, "site", named=a.site_name)
     yield from _first_round(a, b)
     if len(a.rounds) != len(b.rounds):
         yield Difference("run", "rounds", len(a.rounds), len(b.rounds))
@@ -106,7 +106,8 @@ def _first_round(a: Run, b: Run) -> Iterator[Difference]:
             if sites and sites[0] != sites[1]:
                 differences.append(Difference(where, "cohort", *sites))
             else:
-                differences += changes(name, left, right, key, where)
+                named = a.site_name if key == "site" else None
+                differences += changes(name, left, right, key, where, named)
         if differences:
             yield from differences
             return
@@ -119,10 +120,16 @@ def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
 
 
 def changes(
-    table: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "", where: str = ""
+    table: str,
+    left: pd.DataFrame,
+    right: pd.DataFrame,
+    key: str = "",
+    where: str = "",
+    named: Callable[[int], str] | None = None,
 ) -> Iterator[Difference]:
     """The first difference in each column of a table that both files have, or its lengths where these differ. `key` is
-    the column that identifies a row, `where` the place if it is not the table as a whole."""
+    the column that identifies a row, `named` the text of its value, `where` the place if it is not the table as a
+    whole."""
     if len(left) != len(right):
         yield Difference(where or "run", table, len(left), len(right))
         return
@@ -139,4 +146,6 @@ def changes(
         unequal = (x != y) & ~(pd.isna(x) & pd.isna(y))
         if unequal.any():
             at = int(np.flatnonzero(unequal)[0])
-            yield Difference(where or table, name, x[at], y[at], f"{key} {left[key].iloc[at]}" if key else "")
+            of = left[key].iloc[at] if key else ""
+            row = named(of) if named else f"{key} {of}".strip()
+            yield Difference(where or table, name, x[at], y[at], row)

@@ -83,6 +83,14 @@ class OutputLock:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._locked()
+            self._file.seek(0)
+            if (
+                killed := _holder(self._file.read())
+            ) and not self.note:  # who ends by itself removes the file
+                self.note = (
+                    f"an earlier start, {killed['process']}, was killed: this one goes on where it saved last"
+                )
+            self._file.seek(0)
             self._file.truncate(0)
             self._file.write(json.dumps(_myself()).encode())
             self._file.flush()

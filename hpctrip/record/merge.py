@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,18 @@ def _refuse_others(path: Path, as_csv: Path) -> None:
         raise InputError(str(as_csv), f"exists and is not part of a merged table {path}", hint)
 
 
+def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table for LaTeX with the package booktabs, its first column to the left."""
+    cells = pd.DataFrame([*rows], columns=[*head])
+    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(head) - 1)}")
+    return table.replace("> ", "$>$ ").splitlines()  # > is another sign in some fonts
+
+
 def csv_bytes(table: pd.DataFrame | Mapping[str, np.ndarray], with_header: bool = True) -> bytes:
     """Format the columns of a table as UTF-8 CSV. Numbers keep all digits; NaN is an empty cell.
 
+    Programs guess the type of a column from its cells. So NaN is written as such where a column has no other number,
+    and infinity as 1e999, which is read as infinity where the word would be a text or a date.
     Unprintable characters are escaped (`printable`), because programs differ in which of them end a line. Texts that a
     spreadsheet would evaluate (they begin with = + - or @ and are no numbers) get a leading apostrophe.
     """
@@ -145,8 +154,9 @@ def _cells(values: np.ndarray) -> list[Any]:
     # JSON has the same digits in a fifth of the time, and another form for the smallest and largest numbers
     cells = to_json(values.tolist()).decode()[1:-1].split(",")
     size = np.abs(values)
+    unknown = "NaN" if np.isnan(values).all() else ""
     for row in np.flatnonzero(~((size >= 1e-4) & (size < 1e16))).tolist():
-        cells[row] = "" if np.isnan(values[row]) else repr(values[row].item())
+        cells[row] = unknown if np.isnan(values[row]) else repr(values[row].item()).replace("inf", "1e999")
     return cells
 
 

@@ -25,6 +25,7 @@ from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Column, Format
 from hpctrip.sim.quantities import ACTIVITIES
 from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.sites import numbered
 from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -85,6 +86,16 @@ class Run(ResultsFile):
         rows["end_s"] = rows["clock_s"].where(rows["status"] != Status.UNDER_WAY)
         names = "site round start_s computed_s sent_s end_s age weight status energy_j"
         return rows[names.split()].reset_index(drop=True)
+
+    @property
+    def site_names(self) -> list[str]:
+        """The names of the sites, [N]; "site 3" for one without."""
+        names = self.sites["name"] if "name" in self.sites else [""] * len(self.sites)
+        return [name or f"site {site}" for site, name in zip(self.sites["site"], names, strict=True)]
+
+    def site_name(self, site: int) -> str:
+        """A site in messages: its number and, where it has one, its name."""
+        return numbered(site, self.sites.get("name", ()))
 
     @property
     def time_to_accuracy_s(self) -> float:
@@ -173,9 +184,14 @@ def common_fields(path: Path, file: h5py.File, form: Format) -> dict[str, Any]:
         for name, attribute in form.attributes.items()
         if attribute.is_later and name not in meta
     }
+    given = {
+        name: _as_given(meta[name], attribute.default)
+        for name, attribute in form.attributes.items()
+        if name in meta
+    }
     return {
         "path": path,
-        "meta": meta | added,
+        "meta": meta | given | added,
         "added": tuple(added),
         "input_toml": toml,
         "input": resolved,
@@ -192,6 +208,14 @@ def _attribute(item: h5d.DatasetID | h5f.FileID | h5g.GroupID, name: str) -> Any
         return [text.decode() for text in value.tolist()]
     plain = value.item()
     return plain.decode() if isinstance(plain, bytes) else plain
+
+
+def _as_given(stored: Any, default: Any) -> Any:
+    """The attribute that the writer was given, of the type of its `default`: in files, truth is 0 or 1, and an empty
+    list is an empty text (older ones have booleans and attributes of length 0)."""
+    if isinstance(default, bool):
+        return bool(stored)
+    return stored or [] if isinstance(default, list) else stored
 
 
 def _values(dataset: h5d.DatasetID) -> np.ndarray:
@@ -217,6 +241,7 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
     table = dict(stored_columns(group))
     if schema.table_checksum(table.items()) != _attribute(group.id, "checksum"):
         raise ValueError(f"{group.name} does not match its checksum")
+    table.pop(schema.ROW, None)
     frame = pd.DataFrame({name: column.values for name, column in table.items()})
     later = defaults(group, expected)
     for name, value in later.items():
@@ -232,7 +257,7 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
 
 def _headings(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """The frame of `read_frame` without rows, of which there may be millions."""
-    frame = pd.DataFrame({name: np.zeros(0) for name in group})
+    frame = pd.DataFrame({name: np.zeros(0) for name in group if name != schema.ROW})
     frame.attrs["added"] = list(defaults(group, expected))
     return frame
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -27,6 +28,11 @@ class Column(NamedTuple):
 
 
 Table = Mapping[str, Column]
+
+ROW = "row"
+"""Column of a stored table without an index of one column: the name of its dimension. Frames have an index instead."""
+COUNTS = re.compile(r"\b(samples|sites|rounds|jobs|nodes|GPUs)\b")
+"""What is counted in units, such as samples/J: for UDUNITS, a 1."""
 
 _ROUND = {"round": columns(RoundRow)["round"]}
 TABLES: dict[str, dict[str, dict[str, Any]]] = {
@@ -109,7 +115,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     ),
     "neutral_keys": Attribute(
         ["name", "label", "checkpoint", "interrupt", "watchdog", "ranks.transport", "ranks.device"],
-        "input keys and tables that change no result",
+        "input keys and tables that change no result, or are newer and at their default",
         is_later=True,
     ),
     "sources": Attribute(
@@ -268,9 +274,9 @@ def row_bytes(num_sites: int, num_candidates: int) -> int:
 
 
 def empty_bytes(num_sites: int) -> int:
-    """Approximate bytes of a results file without rounds: names, units, descriptions and input (50 kB in a test), and
+    """Approximate bytes of a results file without rounds: names, units, descriptions and input (70 kB in a test), and
     the table of sites."""
-    return 55_000 + 8 * 10 * num_sites
+    return 70_000 + 8 * 10 * num_sites
 
 
 def table_checksum(columns: Iterable[tuple[str, Column]]) -> str:
@@ -292,5 +298,5 @@ def table_checksum(columns: Iterable[tuple[str, Column]]) -> str:
 
 def meta_checksum(meta: Mapping[str, Any], input_toml: str, resolved: Mapping[str, Any]) -> str:
     """BLAKE2b digest of the attributes and the input of a file, in hexadecimal digits."""
-    text = json.dumps([meta, input_toml, resolved], sort_keys=True)
+    text = json.dumps([meta, input_toml, resolved], sort_keys=True, default=int)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

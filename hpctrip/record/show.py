@@ -11,12 +11,12 @@ import numpy as np
 
 from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, labelled, printable
-from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
-from hpctrip.sim.quantities import SPENT
+from hpctrip.sim.quantities import BY_SIGNAL, CARBON, SPENT
 
 Facts = Mapping[str, Any]
 """The results as {name: value}, as `facts_of` returns them."""
@@ -28,12 +28,18 @@ def show(run: ResultsFile, width: int = 0) -> str:
     return "\n".join([printable(str(run.path)), *labelled(summary(run), 200, width)])
 
 
+LANGUAGE = ("llm", "shakespeare")
+"""Workloads whose loss is that of the next token or character, so that perplexity means something."""
 _AS_RECORDED = (
     *("status", "stop_reason", "scenario", "label", "seed", "data_source"),
     *("synthetic_data", "synthetic_power", "synthetic_signals", "simulated_start"),
     *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
     *("stored_rounds", "hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
 )
+
+
+DEADLINE = "policy.objective.deadline_s"
+"""The input key of the time by which the target accuracy is to be reached."""
 
 
 @singledispatch
@@ -56,6 +62,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         **{f"{name}_path": str(run.setting(f"{name}.path", None) or "") for name in ("sites", "power")},
         **round_facts(run.rounds),
         "time_to_accuracy_s": reached_s,
+        "deadline_s": float(run.setting(DEADLINE, None) or math.nan),
         "time_to_accuracy_round": math.nan
         if math.isnan(reached_s)
         else (clock_s < reached_s).sum().item() + 1,
@@ -147,6 +154,7 @@ def summary(run: Run) -> dict[str, str]:
         **({"begins": "; ".join(facts["simulated_start"])} if facts["simulated_start"] else {}),
         **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
         **_target(facts),
+        **deadline(facts),
         **drawn(facts),
         **({"measured by": ", ".join(facts["meters"])} if facts["meters"] else {}),
         "ran on": _machines(facts),
@@ -182,14 +190,15 @@ _WORK = {
 
 
 def _progress(facts: Facts) -> dict[str, str]:
-    loss, perplexity = facts["last_eval_loss"], facts["last_eval_perplexity"]
+    loss, perplexity = facts["last_eval_loss"], f" (perplexity {facts['last_eval_perplexity']:.4g})"
+    perplexity = perplexity if facts["workload"] in LANGUAGE else ""
     return {
         "rounds": f"{facts['num_rounds']}, {_hours(facts['clock_s'])} simulated"
         + (f", {facts['stored_rounds']} of them trained before" if facts["stored_rounds"] else ""),
         "accuracy": "not evaluated"
         if math.isnan(facts["last_accuracy"])
         else f"{facts['last_accuracy']:.2%} last, {facts['best_accuracy']:.2%} best",
-        **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last (perplexity {perplexity:.4g})"}),
+        **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last{perplexity}"}),
         "cohort": f"{facts['first_num_sites']} sites first, {facts['median_num_sites']:g} median, "
         f"{facts['last_num_sites']} last",
         **energy(facts),
@@ -211,15 +220,20 @@ def energy(facts: Facts) -> dict[str, str]:
     if math.isnan(total_j):
         return {}
     shares = ((name, facts[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
-    text = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
-    bills = {
-        "carbon_g": ("carbon", f"{facts['carbon_g'] / 1e3:.4g} kg CO2"),
-        "cost": ("price", f"{facts['cost']:.4g} {facts['currency']}"),
-    }
-    for name, (signal, amount) in bills.items():
-        if not math.isnan(facts[name]):
-            text += f"; {amount}{_synthetic(signal in facts['synthetic_signals'])}"
+    text = f"{amount(total_j, 'joules')} simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
+    for signal, bill in bills(facts, facts["currency"]).items():
+        text += f"; {bill}{_synthetic(signal in facts['synthetic_signals'])}"
     return {"energy": text}
+
+
+def bills(spent: Mapping[str, float], currency: str) -> dict[str, str]:
+    """{input table of a grid signal: what was spent by it, as text}, from the columns carbon_g and cost; empty where
+    neither is known."""
+    known = {name: quantity for name, quantity in BY_SIGNAL.items() if not math.isnan(spent[quantity.column])}
+    return {
+        name: amount(spent[quantity.column], quantity.unit, currency) + " CO2" * (quantity is CARBON)
+        for name, quantity in known.items()
+    }
 
 
 _PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
@@ -248,6 +262,20 @@ def _target(facts: Facts) -> dict[str, str]:
         return {"time to accuracy": f"{target:.2%} not reached"}
     number = facts["time_to_accuracy_round"]
     return {"time to accuracy": f"{_hours(reached_s)} to {target:.2%}, in round {number}"}
+
+
+def deadline(facts: Facts) -> dict[str, str]:
+    """Whether the target was reached by the objective's deadline, as {label: text}, from the facts deadline_s,
+    time_to_accuracy_s, clock_s and status. Empty where there is none."""
+    asked_s, reached_s = facts["deadline_s"], facts["time_to_accuracy_s"]
+    if math.isnan(asked_s):
+        return {}
+    took_s = facts["clock_s"] if math.isnan(reached_s) else reached_s
+    asked, took = (f"{seconds / HOUR_S:.3g} h" for seconds in (asked_s, took_s))
+    is_missed = took_s > asked_s or (facts["status"] == "finished" and math.isnan(reached_s))
+    verdict = "missed: " * is_missed or "met: " * (reached_s <= asked_s)
+    how = f"target not reached in {took}" if math.isnan(reached_s) else f"took {took}"
+    return {"deadline": f"{verdict}asked {asked}, {how}"}
 
 
 def _machines(facts: Facts) -> str:

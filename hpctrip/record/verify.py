@@ -54,9 +54,9 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
     awaited: set[tuple[int, int]] = set()
     waits_for_all = is_synchronous(run)
     for row, texts in zip(rows, problems, strict=True):
-        times = _times(row, timing, deadline_s or math.inf, waits_for_all)
-        flights = _flights(row, awaited)
-        for text in (*texts, *_measured(row), *_cohort(row), *flights, *times, *_candidates(row)):
+        times = _times(row, timing, deadline_s or math.inf, run, waits_for_all)
+        flights = _flights(row, awaited, run)
+        for text in (*texts, *_measured(row), *_cohort(row, run), *flights, *times, *_candidates(row)):
             yield Fault(f"{run.path}: round {row.round}", text)
     reached_s = run.time_to(run.meta["target_accuracy"])
     if unequal(run.time_to_accuracy_s, reached_s).size:
@@ -111,16 +111,16 @@ def _measured(row: RoundRow) -> Iterator[str]:
             yield f"{phase}_wall_j is {drawn_j:g}, and a machine draws no less than nothing"
 
 
-def _cohort(row: RoundRow) -> Iterator[str]:
+def _cohort(row: RoundRow, run: Run) -> Iterator[str]:
     sites = row.cohort.site
     for site in sites[~np.isin(row.cohort.status, list(Status))]:
-        yield f"site {site} has an unknown status"
+        yield f"{run.site_name(site)} has an unknown status"
     flights, counts = np.unique([sites, row.cohort.age], axis=1, return_counts=True)
     for site in flights[0, counts > 1]:
-        yield f"site {site} is in its cohort more than once"
+        yield f"{run.site_name(site)} is in its cohort more than once"
 
 
-def _flights(row: RoundRow, awaited: set[tuple[int, int]]) -> Iterator[str]:
+def _flights(row: RoundRow, awaited: set[tuple[int, int]], run: Run) -> Iterator[str]:
     """Contradictions to the flights (site, version) that were under way after the round before; `awaited` has these,
     and afterwards those that are under way after the round."""
     times = RoundTimes.recorded(row)
@@ -130,13 +130,13 @@ def _flights(row: RoundRow, awaited: set[tuple[int, int]]) -> Iterator[str]:
         there = (
             "is not in the round before" if (site, version) in earlier else "was under way, and is missing"
         )
-        yield f"the flight of site {site} that started in round {version + 1} {there}"
+        yield f"the flight of {run.site_name(site)} that started in round {version + 1} {there}"
     under_way = times.flights.status == Status.UNDER_WAY
     awaited.clear()
     awaited.update(flight for flight, flies in zip(flights, under_way, strict=True) if flies)
 
 
-def _times(row: RoundRow, timing: Timing, deadline_s: float, waits_for_all: bool) -> Iterator[str]:
+def _times(row: RoundRow, timing: Timing, deadline_s: float, run: Run, waits_for_all: bool) -> Iterator[str]:
     """Contradictions of status and, where rounds are synchronous, makespan (Eq. 7, by the clock that the input names)
     and straggler to the times of the cohort."""
     cohort, status = row.cohort, row.cohort.status
@@ -146,7 +146,7 @@ def _times(row: RoundRow, timing: Timing, deadline_s: float, waits_for_all: bool
     finish_s, asked = cohort.compute_s + cohort.comm_s, status != Status.OUT
     late = asked & (finish_s > deadline_s) & (status != Status.UNDER_WAY)
     for site in cohort.site[late != (status == Status.LATE)]:
-        yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
+        yield f"{run.site_name(site)}: its times and the deadline of {deadline_s:g} s contradict its status"
     if not waits_for_all:
         return
     expected = timing.makespan_s(cohort.compute_s, cohort.comm_s, status, deadline_s)
@@ -154,9 +154,9 @@ def _times(row: RoundRow, timing: Timing, deadline_s: float, waits_for_all: bool
         yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {timing.clock})"
     at = cohort.site == row.straggler
     if not at.any():
-        yield f"straggler {row.straggler} is not in its cohort"
+        yield f"the straggler, {run.site_name(row.straggler)}, is not in its cohort"
     elif asked.any() and unequal(finish_s[at][0], finish_s[asked].max()).size:
-        yield f"straggler {row.straggler} is not the site that finished last"
+        yield f"the straggler, {run.site_name(row.straggler)}, is not the site that finished last"
     else:
         for name in ("compute_s", "comm_s"):
             recorded, expected = getattr(row, f"straggler_{name}"), getattr(cohort, name)[at][0]

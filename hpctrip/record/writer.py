@@ -10,6 +10,10 @@ full disk raises an error outside HDF5, which could not even close the file, and
 The file uses the HDF5 1.10 format (2016), whose metadata have checksums, and texts of fixed length, as HDF5 stores
 others in a heap without checksums: otherwise some files with one changed byte made the library crash or hang instead of
 raising an error.
+
+Other programs read the file, too: netCDF's and R's readers know no booleans and no empty lists, and Octave's reads
+ASCII only, so truth is stored as int8, an empty list as an empty text, and a text as ASCII where it is. Columns have
+CF's attributes `units` and `long_name`, and every table a dimension.
 """
 
 from __future__ import annotations
@@ -81,10 +85,10 @@ def file_image(
 ) -> bytes:
     """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables. Raises
     TypeError where a value in `meta` has another type than its default."""
-    meta = {name: _stored(value) for name, value in meta.items()}
     for name, attribute in form.attributes.items():
         if type(meta[name]) is not type(attribute.default):
             raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")
+    meta = {name: _stored(value) for name, value in meta.items()}
     checksum = schema.meta_checksum(meta, texts["toml"], json.loads(texts["json"]))
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=_FORMAT) as file:
@@ -92,7 +96,7 @@ def file_image(
         group = file.create_group("input")
         _annotate(group, description="the merged input file and what it resolved to, defaults included")
         for name, text in texts.items():
-            group.create_dataset(name, data=_utf8(text), track_times=False)
+            group.create_dataset(name, data=_encoded(text), track_times=False)
         for name, table in tables.items():
             columns = {column: Column(_stored(values), *rest) for column, (values, *rest) in table.items()}
             write_table(file, name, columns, form.docs[name], form.index.get(name))
@@ -101,44 +105,49 @@ def file_image(
 
 def write_table(file: h5py.File, name: str, table: Table, doc: str, index: str | None = None) -> None:
     """Write one table, a group of columns of equal length, in their order. `index` names its index column, which
-    becomes an HDF5 dimension scale."""
+    becomes an HDF5 dimension scale; without one, a column that numbers the rows is added."""
+    if index is None:
+        index, num_rows = schema.ROW, len(next(iter(table.values())).values)
+        table = {index: Column(np.arange(num_rows), "1", "number of the row, from 0"), **table}
     group = file.create_group(name, track_order=True)
     _annotate(group, description=doc, checksum=schema.table_checksum(table.items()))
     for column, (values, unit, doc) in table.items():
         values = np.asarray(values)
-        values = _utf8(values.tolist()) if values.dtype.kind in "OUT" else values
+        is_text = values.dtype.kind in "OUT"
+        values = _encoded(values.tolist()) if is_text else values
         packing = {"compression": "gzip", "shuffle": True} if values.nbytes > COMPRESS_ABOVE_BYTES else {}
-        _annotate(
-            group.create_dataset(column, data=values, track_times=False, **packing),
-            unit=unit,
-            description=doc,
-        )
-    if index:
-        group[index].make_scale(index)
-        for column in table:
-            if column != index:
-                group[column].dims[0].attach_scale(group[index])
+        dataset = group.create_dataset(column, data=values, track_times=False, **packing)
+        units = {} if is_text else {"units": schema.COUNTS.sub("1", unit)}
+        _annotate(dataset, unit=unit, description=doc, long_name=doc, **units)
+    group[index].make_scale(index)
+    for column in table:
+        if column != index:
+            group[column].dims[0].attach_scale(group[index])
 
 
 def _stored(value: Any) -> Any:
-    """The value as HDF5 stores it, and as checksums use it: texts lose NULs at their end."""
+    """The value as HDF5 stores it, and as checksums use it (the reader reverses it): texts lose NULs at
+    their end, truth is int8, an empty list is an empty text."""
+    if isinstance(value, bool):
+        return np.int8(value)
     if isinstance(value, str):
         return value.rstrip("\0")
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUT":
         return np.array([_stored(text) for text in value.tolist()], dtype=object)
-    return [_stored(text) for text in value] if isinstance(value, list) else value
+    return [_stored(text) for text in value] or "" if isinstance(value, list) else value
 
 
 def _annotate(item: h5py.Group | h5py.Dataset, **attributes: Any) -> None:
     """Attach attributes to a file, group or dataset."""
     for name, value in attributes.items():
-        item.attrs[name] = _utf8(value) if isinstance(value, str | list) else value
+        item.attrs[name] = _encoded(value) if isinstance(value, str | list) else value
 
 
-def _utf8(text: str | list[str]) -> np.ndarray:
+def _encoded(text: str | list[str]) -> np.ndarray:
     """A text or texts as HDF5 strings of fixed length (see the docstring of this module)."""
     values = np.array([t.encode() for t in text] if isinstance(text, list) else text.encode(), dtype="S")
-    return values.astype(h5py.string_dtype("utf-8", max(values.dtype.itemsize, 1)))
+    encoding = "ascii" if "".join(text).isascii() else "utf-8"
+    return values.astype(h5py.string_dtype(encoding, max(values.dtype.itemsize, 1)))
 
 
 class Recorder:

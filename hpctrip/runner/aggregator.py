@@ -175,8 +175,9 @@ class Aggregator:
             is_buffer = what in buffers(self.host.model)
             bound = LARGEST_BUFFER if is_buffer else LARGEST_UPDATE
             raise DivergedError(
-                f"site {first}{more}, round {draft.round}: {'the buffer ' * is_buffer}{what} is not finite or changes "
-                f"by more than {bound:g}: training diverged; lower train.lr{', or scale the samples' * is_buffer}"
+                f"{self.world.site_name(first)}{more}, round {draft.round}: {'the buffer ' * is_buffer}{what} is not "
+                f"finite or changes by more than {bound:g}: training diverged; lower train.lr"
+                f"{', or scale the samples' * is_buffer}"
             )
         if culprits[draft.times.arriving].all():
             raise DivergedError(f"round {draft.round}: the update of every site diverged; lower train.lr")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -20,9 +21,10 @@ from pydantic import Field
 from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.io import PathName, beside
 from hpctrip.config.component import Component, is_own
-from hpctrip.config.identity import Added, NotInResult, NotInTraining
-from hpctrip.config.inputs import Tables, merge, read_layers, resolved, validate
+from hpctrip.config.identity import Added, NotInResult, NotInTraining, flat
+from hpctrip.config.inputs import Tables, folder_of, merge, read_layers, resolved, validate
 from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name
+from hpctrip.config.sources import missing_files, seen_from_here
 from hpctrip.device.meter import Metering
 from hpctrip.device.settings import GpuSettings
 from hpctrip.learn.compression import COMPRESSIONS
@@ -132,13 +134,18 @@ class Experiment(Component):
         )
         return 1 + changed
 
+    @property
+    def deadline_s(self) -> float:
+        """Simulated time by which the policy's objective asks for the target accuracy; NaN: it has no deadline."""
+        return getattr(getattr(self.policy, "objective", None), "deadline_s", math.nan)
+
     def checked_num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
-        self.accounts.check(signal_models(self), self.stop.budgets)
+        self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 
     def check(self) -> Simulation:
@@ -274,24 +281,42 @@ def demonstration() -> Tables:
 
 
 def read_user_input(
-    paths: Iterable[str], overrides: Iterable[str], plugins: Iterable[str]
+    paths: Iterable[str],
+    overrides: Iterable[str],
+    plugins: Iterable[str],
+    root: type[Component] = Experiment,
 ) -> tuple[list[Tables], Extensions]:
-    """Read the input of a command: its layers, and the code that they and `plugins` name, which is not run. Raises
-    InputError."""
-    layers, code = name_plugins(read_seen_layers(paths, overrides), plugins)
+    """Read the input of a command: its layers, and the code that they and `plugins` name, which is not run. `root` is
+    the class of the input. Raises InputError, also for a file that is not there."""
+    paths = list(paths)
+    layers, code = name_plugins(read_seen_layers(paths, overrides, root), plugins)
+    merged = flat(merge_layers({}, layers, root))
+    faults = [
+        fault
+        for path, layer in zip(paths, layers, strict=False)
+        for key, fault in missing_files(layer, folder_of(path), root)
+        if flat(layer)[key] == merged.get(key)  # no later layer has another
+    ]
+    if faults:
+        raise InputError(faults=faults)
     return layers, Extensions.of(code)
 
 
-def read_seen_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
-    """The layers of input files and, last, of `-o` lines. Paths of code, which are relative to the file that names
-    them, become relative to the working directory. Raises InputError."""
-    paths = list(paths)
-    *files, last = read_layers(paths, overrides)
-    seen = [
-        with_code_paths(layer, partial(beside, os.path.dirname(path)))
-        for path, layer in zip(paths, files, strict=True)
+def read_seen_layers(
+    paths: Iterable[str], overrides: Iterable[str], root: type[Component] = Experiment
+) -> list[Tables]:
+    """The layers of input files and, last, of `-o` lines. Paths in files become relative to the working directory: of
+    code, those from the folder of the file, and of data those that are there. Raises InputError."""
+    *files, last = read_layers(paths := list(paths), overrides)
+    return [
+        *(seen_from(folder_of(path), layer, root) for path, layer in zip(paths, files, strict=True)),
+        last,
     ]
-    return [*seen, last]
+
+
+def seen_from(folder: str, tables: Tables, root: type[Component] = Experiment) -> Tables:
+    """The tables of a file in `folder`, with paths as the working directory sees them."""
+    return with_code_paths(seen_from_here(tables, folder, root), partial(beside, folder))
 
 
 def with_code_paths(tables: Tables, move: Callable[[str], str]) -> Tables:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 
 from rich import progress as bars
 from rich.console import Console
 
 import hpctrip
 from hpctrip.base.io import BestEffortStream
+from hpctrip.base.process import log
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import TABLES, time_to_accuracy_s
-from hpctrip.record.show import drawn, energy, round_facts, wall_time
+from hpctrip.record.show import deadline, drawn, energy, round_facts, wall_time
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Input
 from hpctrip.runner.job_status import StatusFile
@@ -82,28 +84,37 @@ class Progress:
         """Report one more round."""
         row = state.history.last
         assert row is not None
-        self.console.print(round_line(row))
+        self._print(round_line(row, self.aggregator.world.site_columns.get("name", ())))
         self.bar.update(self.bar.task_ids[0], completed=state.round)
         self.status.round(row)
 
     def say(self, line: str) -> None:
         """Print one more line."""
-        self.console.print(printable(line, 1000), markup=False)
+        self._print(line)
         self.status.say(line)
+
+    def _print(self, line: str) -> None:
+        log(line)
+        self.console.print(printable(line, 1000), markup=False)
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """Print the closing lines, below the bar."""
         self.bar.stop()
         history, target = state.history, self.stop.target_accuracy
         facts = round_facts({name: [getattr(row, name) for row in history.rows] for name in TABLES["rounds"]})
-        facts["currency"] = self.aggregator.experiment.accounts.currency
-        facts["synthetic_signals"] = self.aggregator.world.synthetic_signals
+        reached_s = time_to_accuracy_s(history.curve(), self.stop.target)
+        facts |= {
+            "status": "finished",
+            "currency": self.aggregator.experiment.accounts.currency,
+            "synthetic_signals": self.aggregator.world.synthetic_signals,
+            "time_to_accuracy_s": reached_s,
+            "deadline_s": self.aggregator.experiment.deadline_s,
+        }
         self.say(
             f"stopped: {state.stop_reason}, after {len(history)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
         )
         if target is not None:
-            reached_s = time_to_accuracy_s(history.curve(), target)
-            self.console.print(
+            self._print(
                 f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"
                 if reached_s == reached_s
                 else f"time to accuracy {target:g}: not reached (best {facts['best_accuracy']:.4f})"
@@ -111,26 +122,32 @@ class Progress:
         written = (
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (facts['wall_s'] or math.inf):.2%})"
         )
-        lines = {**energy(facts), "wall time": f"{wall_time(facts)}; {written}", **drawn(facts)}
+        lines = {
+            **deadline(facts),
+            **energy(facts),
+            "wall time": f"{wall_time(facts)}; {written}",
+            **drawn(facts),
+        }
         for name, text in lines.items():
             self.say(f"{name}: {text}")
         for line in self.aggregator.rank_phases(state.history):
             self.say(line)
-        self.console.print(f"model digest {digest}")
+        self._print(f"model digest {digest}")
         self.say(f"results: {self.path}")
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
 
-def round_line(row: RoundRow) -> str:
-    """The line that reports a round."""
+def round_line(row: RoundRow, names: Sequence[str] = ()) -> str:
+    """The line that reports a round, with the name of its straggler where sites have `names` [N]."""
+    at = f" at {printable(names[row.straggler], 24)}" if len(names) and names[row.straggler] else ""
     accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
     arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
     return (
         f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
         f"  clock {row.clock_s / HOUR_S:7.3f} h"
-        f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
+        f"  (+{row.makespan_s:.1f} s{at}: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
         f"  wall {row.wall_s:.2f} s"
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hpctrip
-from hpctrip.base.errors import Fault, InputError, faults_at
+from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import digest as digest_of_bytes
 from hpctrip.config.identity import (
     Flat,
@@ -25,6 +25,7 @@ from hpctrip.config.identity import (
     identity,
     keys_not_in_training,
     neutral_keys,
+    uncompared_keys,
     without,
 )
 from hpctrip.config.inputs import Tables, resolved
@@ -182,8 +183,18 @@ class RecordedInput:
         """
         self.refuse_other_plugins(extensions)
         extensions.run()
+        self.experiment()
         tables = {name: table for name, table in self.tables.items() if name != PLUGINS}
         return resolve(merge_layers(tables, layers), extensions)
+
+    def experiment(self) -> Experiment:
+        """The recorded input. Raises InputError where another hpctrip wrote it, and this one does not read it."""
+        try:
+            return resolve(self.tables).experiment
+        except InputError as error:
+            problem = f"is of another hpctrip: {hpctrip.__version__} does not read {error.faults[0]}"
+            hint = "go on with the hpctrip that `show` names, or make the run anew"
+            raise InputError(self.place, problem, hint) from None
 
     def refuse_other_plugins(self, extensions: Extensions) -> None:
         """Raise InputError where the user's plug-ins are not those of the run."""
@@ -206,9 +217,7 @@ class RecordedInput:
         self._refuse_differing(run_input, learned_tables, hint)
 
     def _refuse_differing(self, run_input: Input, compared: Callable[[Experiment], Flat], hint: str) -> None:
-        with faults_at(self.place):
-            recorded = resolve(self.tables).experiment
-        before, after = compared(recorded), compared(run_input.experiment)
+        before, after = compared(self.experiment()), compared(run_input.experiment)
         faults = [
             Fault(key, f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {self.place}", hint)
             for key in differing([before, after])
@@ -321,7 +330,7 @@ def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[Ran
         + 4.0 * host.num_buffers,
         "num_params": host.num_params,
         "num_buffers": host.num_buffers,
-        "neutral_keys": neutral_keys(experiment),
+        "neutral_keys": uncompared_keys(experiment),
         "policy_keys": run_input.policy_keys,
         "packages": list(map(str, run_input.extensions.packages)),
         "num_ranks": ranks.size,

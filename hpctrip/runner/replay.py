@@ -255,7 +255,10 @@ def _differences(
             continue
         at = unequal(recorded[name], values)
         if len(at):
-            row = ", ".join(f"{word} {recorded[key][at[0]]}" for key, word in _PLACES[table].items())
+            keys = {word: recorded[key][at[0]] for key, word in _PLACES[table].items()}
+            row = ", ".join(
+                run.site_name(of) if word == "site" else f"{word} {of}" for word, of in keys.items()
+            )
             more = f" (and {len(at) - 1} more)" if len(at) > 1 else ""
             problem = f"{name} is {recorded[name][at[0]]:g}, recomputed {values[at[0]]:g}{more}"
             yield Fault(f"{run.path}: {row}", problem)

@@ -8,6 +8,7 @@ built from it), a `ResumePoint` (the state and the model), and the `Results` (wh
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -198,6 +199,7 @@ class Session:
 
     def say(self, line: str) -> None:
         """Print a line before there is a `Progress`. The run goes on if the output breaks."""
+        process.log(line)
         if not self.quiet:
             print(printable(line, 1000), file=BestEffortStream(sys.stdout), flush=True)
 
@@ -234,11 +236,14 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
     left = [] if gpus is None else [str(note) for note in leftovers()]
     applied = Applied() if gpus is None else until_over.enter_context(holding(experiment.knobs, gpus))
     everyone = ranks.gather(RankFacts.of(host, applied, left)) or []
+    cores = ranks.gather(len(os.sched_getaffinity(0))) or []
 
     def identified() -> tuple[list[Source], list[str], str]:
         sources = sources_of(run_input, task)
         place = start.checkpoint_file or (start.earlier_run and start.earlier_run.path)
         notes = refuse_changed(start.recorded_sources, sources, place)
+        of_hosts = [cores[rank] for rank in ranks.hosts]
+        notes += [f"warning: {warning}" for warning in experiment.ranks.warnings(of_hosts)]
         return sources, notes, learning_key(run_input, host, sources, [rank.arithmetic for rank in everyone])
 
     return Session(start, host, signals, quiet, aggregator, everyone, *ranks.decide_on_root(identified))

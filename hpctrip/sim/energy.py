@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -82,12 +82,17 @@ class Accounts(Component):
             spent |= history.total_by_site(budget.quantity.column, num_sites) >= budget.amount
         return spent
 
-    def check(self, signals: Mapping[str, SignalModel], run_budgets: Iterable[Budget] = ()) -> None:
+    def check(
+        self,
+        signals: Mapping[str, SignalModel],
+        run_budgets: Iterable[Budget] = (),
+        site_columns: Collection[str] = (),
+    ) -> None:
         """InputError where a budget, of the run or of a site, is in another currency than the prices, or needs one of
-        the grid signals {input table: signal} that is not set."""
+        the grid signals {input table: signal} that is neither set nor a column of the sites."""
         for budget in (*run_budgets, *self.site_budgets):
             table = budget.quantity.signal
-            if table and signals[table].kind == "none":
+            if table and signals[table].kind == "none" and budget.quantity.per_kwh not in site_columns:
                 raise InputError(
                     budget.key, f"needs the signal [{table}]", f"set {table}.kind, e.g. constant"
                 )

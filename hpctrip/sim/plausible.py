@@ -7,12 +7,15 @@ from itertools import chain
 
 import numpy as np
 
-from hpctrip.base.units import HOUR_S
+from hpctrip.base.units import HOUR_S, amount
 from hpctrip.sim.grid.signals import unusual
 from hpctrip.sim.world import World
 
 LONG_RTT_S = 1.0
 """A longer round-trip time is probably in milliseconds: one by a geostationary satellite is 0.6 s."""
+
+ODD = 100.0
+"""Factor by which a site's hardware is probably not what its other values were meant for."""
 
 
 def warnings(world: World) -> list[str]:
@@ -26,6 +29,11 @@ def power_at_start(world: World) -> str:
     fractions, unused = world.power_fraction(0.0), world.supply.unused()
     text = f"P at the start {fractions.min():.2g} to {fractions.max():.2g}"
     return f"{text}; no site follows {', '.join(unused)}" if unused else text
+
+
+def _is_odd(ratio: np.ndarray) -> np.ndarray:
+    """Whether numbers that should be near 1 are beyond a factor of ODD."""
+    return (ratio >= ODD) | (ratio <= 1 / ODD)
 
 
 def _of_sites(world: World) -> Iterator[str]:
@@ -45,6 +53,19 @@ def _of_sites(world: World) -> Iterator[str]:
             f"network: a transfer takes more than an hour at {len(slow)} of {number} sites, such as {first}; check "
             "network.update_bytes, and the unit of the sites' bandwidth and round-trip time"
         )
+    hardware, unknown = world.hardware, np.isnan(columns.get("seconds_per_sample", np.full(number, np.nan)))
+    if (odd := np.flatnonzero(unknown & _is_odd(hardware.size))).size:
+        yield (
+            f"sites: {world.site_name(odd[0])} computes {hardware.size[odd[0]]:.3g} times as fast as "
+            "timing.seconds_per_sample says, by its number of GPUs; set throughput.num_gpus to the number that it is "
+            "meant for, or give a column seconds_per_sample"
+        )
+    if hardware.others and unknown.any():
+        yield "sites: their kinds of GPUs are as fast as each other at full power; give a column seconds_per_sample"
+    contract_w, full_w = columns.get("contract_w", np.full(number, np.nan)), hardware.full_power_w
+    if (odd := np.flatnonzero(_is_odd(contract_w / full_w))).size:
+        contract, drawn = (amount(w[odd[0]], "watts") for w in (contract_w, full_w))
+        yield f"sites: {world.site_name(odd[0])} has a contract of {contract}, its GPUs draw at most {drawn}"
     unique, counts = np.unique(names[names != ""], return_counts=True)
     if (twice := unique[counts > 1]).size:
         yield f"sites: several sites have the name {str(twice[0])!r}; give each its own name"

@@ -3,7 +3,10 @@ from a file, which may hold more about each site."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Self
 
 import numpy as np
@@ -23,6 +26,8 @@ from hpctrip.config.sources import Reads
 SITES = Registry("sites", default="powerlaw")
 Sites = np.ndarray | slice
 """Indices of sites [n], or all of them."""
+FACT = "fact_"
+"""Beginning of the names of columns of /sites that are recorded, and shown, but used for nothing (`sites.facts`)."""
 
 
 class SitePlacement(Component):
@@ -35,8 +40,9 @@ class SitePlacement(Component):
     def columns(self) -> Mapping[str, np.ndarray]:
         """Properties of the sites other than their distance: {name: numbers, NaN where unknown, or texts, [N]}.
 
-        `rtt_s` and `bandwidth_bps` take the place of [network], `num_gpus` that of [throughput]; `power_trace` names a
-        power trace. All of them become columns of /sites. By default none.
+        `rtt_s` and `bandwidth_bps` take the place of [network]; `num_gpus`, `gpu` (a name) and `contract_w` that of
+        [throughput], `seconds_per_sample` that of [timing], `g_per_kwh` and `cost_per_kwh` that of [carbon] and
+        [price]; `power_trace` names a power trace. All of them become columns of /sites. By default none.
         """
         return {}
 
@@ -140,6 +146,10 @@ _NUMBERS: dict[str, dict[str, float]] = {
     "rtt_s": {"rtt_s": 1.0, "rtt_ms": 1e-3},
     "bandwidth_bps": {"bandwidth_bps": 1.0, "bandwidth_mbps": 1e6, "bandwidth_gbps": 1e9},
     "num_gpus": {"gpus": 1.0},
+    "seconds_per_sample": {"seconds_per_sample": 1.0},
+    "contract_w": {"contract_mw": 1e6},
+    "cost_per_kwh": {"price_per_mwh": 1e-3},
+    "g_per_kwh": {"carbon_g_per_kwh": 1.0},
     "latitude": {"latitude": 1.0},
     "longitude": {"longitude": 1.0},
 }
@@ -149,10 +159,14 @@ _BOUNDS = {
     "rtt_s": (0.0, 1e6),
     "bandwidth_bps": (1.0, 1e18),
     "num_gpus": (1.0, 1e9),
+    "seconds_per_sample": (1e-9, 1e9),
+    "contract_w": (1.0, 1e15),
+    "cost_per_kwh": (-1e6, 1e6),
+    "g_per_kwh": (0.0, 1e6),
     "latitude": (-90.0, 90.0),
     "longitude": (-180.0, 180.0),
 }
-_TEXTS = ("name", "group", "power_trace")
+_TEXTS = ("name", "group", "gpu", "power_trace")
 _EARTH_M = 6_371_008.8
 """Mean radius."""
 _FIBRE_M_PER_S = 2e8
@@ -161,12 +175,14 @@ _FIBRE_M_PER_S = 2e8
 @SITES.add
 class CsvSites(SitePlacement):
     """Sites from a CSV file, one per row, with any of these columns: `name`, `distance_m` (`_km`, `_mi`), `latitude`
-    and `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`), `gpus`,
-    `power_trace` (the power trace that the site follows), `group`, and any column named by a signal
-    (carbon.site_column).
+    and `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`: bits per second),
+    `gpus`, `gpu` (the name of a GPU of [throughput]), `seconds_per_sample` (at full power), `contract_mw` (power at
+    P = 1), `price_per_mwh`, `carbon_g_per_kwh`, `power_trace` (the power trace that the site follows), `group`, and
+    any column named by a signal (carbon.site_column) or by `facts`.
 
     A field may be empty. A missing distance is computed on the globe, or else from half the round-trip time in fibre,
-    or else drawn as in `powerlaw`. Other missing values come from [network], [throughput] and [power].
+    or else drawn as in `powerlaw`. Other missing values come from [network], [throughput], [timing], [power],
+    [carbon] and [price].
     """
 
     kind = "csv"
@@ -176,6 +192,8 @@ class CsvSites(SitePlacement):
     """The CSV file."""
     aggregator: Added[list[float] | None] = Field(None, min_length=2, max_length=2)
     """Latitude and longitude of the aggregator in degrees, for distances on the globe."""
+    facts: Added[list[str]] = []
+    """Further columns of the file, which are recorded and shown but change nothing, e.g. ["operator", "cooling"]."""
 
     def distances_m(self, seed: int) -> np.ndarray:
         """The file's rows in order; InputError names the file and the line that is wrong."""
@@ -186,6 +204,11 @@ class CsvSites(SitePlacement):
         """The file's columns, but for its distances."""
         table, numbers = self._table(), self._numbers()
         texts = {name: np.array(table.columns[name]) for name in _TEXTS if name in table.columns}
+        for fact in self.facts:
+            values = np.array(table.column(fact))
+            with suppress(InputError):  # not all of them are numbers
+                values = table.numbers(fact, may_lack=True)
+            texts[FACT + re.sub(r"\W", "_", fact)] = values
         return texts | {name: values for name, values in numbers.items() if name != "distance_m"}
 
     def check_columns(self, used: Collection[str]) -> None:
@@ -193,9 +216,12 @@ class CsvSites(SitePlacement):
         table = self._table()
         known = [*_TEXTS, *(column for units in _NUMBERS.values() for column in units)]
         for name in table.columns:
-            if name not in known and name not in used:
+            if name not in known and name not in used and name not in self.facts:
                 problem = f"has a column {name!r}, which nothing reads; {unknown_name(name, known)}"
-                raise InputError(table.place, problem, "rename it, or leave it out")
+                keep = f"sites.facts = {json.dumps([*self.facts, name])}"
+                raise InputError(
+                    table.place, problem, f"rename it, leave it out, or keep it as a fact: {keep}"
+                )
 
     def drawn(self) -> list[str]:
         """A line for each quantity that the file lacks at some site."""
@@ -274,6 +300,12 @@ _ELSE = {
 def _first_known(origins: Mapping[str, np.ndarray]) -> np.ndarray:
     """[N]: number of the first of the arrays [N] that is not NaN."""
     return np.isnan(np.stack([*origins.values()])).argmin(axis=0)
+
+
+def numbered(site: int, names: Sequence[str]) -> str:
+    """A site in messages, with its name where `names` [N] are not empty: "site 3 (Oslo)"."""
+    name = names[site] if 0 <= site < len(names) else ""
+    return f"site {site} ({name})" if name else f"site {site}"
 
 
 def known(columns: Mapping[str, np.ndarray], name: str, otherwise: np.ndarray) -> np.ndarray:

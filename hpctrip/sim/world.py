@@ -26,7 +26,7 @@ from hpctrip.sim.network import Links, Network, Transfers
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.quantities import BY_SIGNAL, SPENT
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.sites import SitePlacement, Sites
+from hpctrip.sim.sites import SitePlacement, Sites, numbered
 from hpctrip.sim.times import utc
 from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
@@ -83,11 +83,13 @@ class World:
         sites.check_columns({getattr(part, "site_column", None) for part in grid.values()})
         distance_m = sites.checked_distances_m(seed)
         columns = sites.checked_columns(num_sites := len(distance_m))
-        hardware = Hardware.of(tables.throughput, columns, num_sites, config_key("sites", sites))
+        seconds, place = tables.timing.seconds_per_sample, config_key("sites", sites)
+        hardware = Hardware.of(tables.throughput, columns, num_sites, place, seconds)
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         supply = tables.power.checked_supply(columns, hardware.site_w, seed)
         signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
         supply, signals = _on_one_calendar(supply, signals)
+        signals = {table: _with_own(table, signal, columns, place) for table, signal in signals.items()}
         world = cls(
             seed=seed,
             distance_m=distance_m,
@@ -144,9 +146,8 @@ class World:
         ]
 
     def site_name(self, site: int) -> str:
-        """The number of a site and, where it has one, its name, for messages."""
-        name = self.site_columns.get("name", {site: ""})[site]
-        return f"site {site} ({name})" if name else f"site {site}"
+        """A site in messages: its number and, where it has one, its name."""
+        return numbered(site, self.site_columns.get("name", ()))
 
     def available(self, clock_s: float) -> np.ndarray:
         """The share of its supply that each site may use at that time, [N]; 0: it is out."""
@@ -313,6 +314,18 @@ class World:
 def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
     """{input table: its signal} of the quantities that depend on the grid."""
     return {table: getattr(tables, table) for table in BY_SIGNAL}
+
+
+def _with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray], place: str) -> GridSignal:
+    """The signal of an input table with the values that the sites' columns [N] have. InputError at `place`, their
+    table, where neither has a value."""
+    values = columns.get(BY_SIGNAL[table].per_kwh)
+    if values is None:
+        return signal
+    if not signal.is_known and (lacking := np.flatnonzero(np.isnan(values))).size:
+        problem = f"{numbered(lacking[0], columns.get('name', ()))} has no {table}, and [{table}] is not set"
+        raise InputError(place, problem, f"fill it in, or set {table}.kind = 'constant'")
+    return signal.with_own(values)
 
 
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:

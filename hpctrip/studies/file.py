@@ -6,7 +6,6 @@ import re
 import shlex
 from typing import Annotated, Any, Literal, Self
 
-import click
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from hpctrip.base.errors import InputError, faults_at
@@ -138,11 +137,10 @@ class Picture(_WithTables):
         """Options of the figure, converted as its command converts them; names have _ for -. Raises ValueError."""
         from hpctrip.figures import FIGURES
 
-        options = {option.name: option for option in FIGURES[self.name].options}
-        values = {name.replace("-", "_"): value for name, value in self.tables.items()}
-        if unknown := next((name for name in values if name not in options), None):
-            raise ValueError(f"{self.name} has no option {unknown!r}; {unknown_name(unknown, options)}")
-        return {name: _converted(options[name], value) for name, value in values.items()}
+        try:
+            return FIGURES[self.name].converted({k.replace("-", "_"): v for k, v in self.tables.items()})
+        except InputError as error:
+            raise ValueError(str(error)) from None
 
     @classmethod
     def of_text(cls, text: str) -> Self:
@@ -185,17 +183,6 @@ class Picture(_WithTables):
             raise ValueError(f"{self.name} is drawn of {source.needs}, not of a study")
         self.options()
         return self
-
-
-def _converted(option: click.Option, value: Any) -> Any:
-    """The value of an option, converted as from a command line. Raises ValueError."""
-    try:
-        if option.multiple or option.nargs != 1:
-            parts = value if isinstance(value, list) else [value]
-            return tuple(option.type.convert(str(part), None, None) for part in parts)
-        return option.type.convert(str(value), None, None)
-    except click.BadParameter as error:
-        raise ValueError(f"{option.name}: {error.message}") from None
 
 
 class Small(_WithTables):

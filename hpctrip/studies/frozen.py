@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_text, replace_file
@@ -22,10 +23,11 @@ from hpctrip.config.plugins import Extensions
 from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.runner.experiment import Input, merge_layers, name_plugins, resolve
 from hpctrip.runner.job_status import StatusFile
-from hpctrip.runner.resume import start_or_resume_input
-from hpctrip.runner.session import Start, launch
 from hpctrip.studies.grid import Entry, identity_of
 from hpctrip.studies.run_store import RunStore
+
+if TYPE_CHECKING:
+    from hpctrip.runner.session import Start
 
 INDICES = {
     "SLURM_ARRAY_TASK_ID": 0,
@@ -56,6 +58,9 @@ def run_of_list(list_file: str, index: int | None, first: int) -> None:
     """Execute the run of a frozen list with this index, by default that of the scheduler, plus `first`, on the ranks of
     this job. Raises what the run raises, and InputError where the list has no such run, or plug-ins or data that the
     run reads have changed since it was written."""
+    from hpctrip.runner.resume import start_or_resume_input  # heavy
+    from hpctrip.runner.session import launch
+
     number = first + (_index_in_array() if index is None else index)
     store = RunStore(Path(list_file).absolute().parents[1])
     identity, name, text, count = _line(list_file, number)

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
@@ -27,6 +27,7 @@ from hpctrip.runner.experiment import (
     name_plugins,
     read_seen_layers,
     resolve,
+    seen_from,
     with_code_paths,
 )
 from hpctrip.runner.provenance import files_of_input
@@ -76,9 +77,21 @@ class Entry:
         return ", ".join(label for _, label in self.choices) or self.run_input.experiment.label or "run"
 
     @property
+    def axes(self) -> dict[str, str]:
+        """{axis: value of its key, or label of its variant}, the columns of tables."""
+        return {axis: label.removeprefix(f"{axis} = ") for axis, label in self.choices}
+
+    @property
     def world(self) -> str:
         """Its label on the axis called `WORLD`, within which runs are compared; empty without such an axis."""
         return dict(self.choices).get(WORLD, "")
+
+    def made_otherwise(self, row: Mapping[str, str]) -> str:
+        """By which other rules the run of a ledger's row was computed; empty if these are the same."""
+        for column, now in (("identity_version", str(VERSION)), ("rules", self.rules)):
+            if (was := row.get(column, "")) != now:
+                return f"{column} {shown_value(was or 'absent')}, now {now}"
+        return ""
 
     @property
     def name(self) -> str:
@@ -218,7 +231,7 @@ class _Reader:
         return resolve(with_code_paths(merge_layers({}, stack), absolute), extensions)
 
     def _seen_from_here(self, table: Tables) -> Tables:
-        return with_code_paths(table, partial(beside, self.folder))
+        return seen_from(self.folder, table)
 
     def with_seeds(
         self, first: Input, seeds: Sequence[int | None]

@@ -17,7 +17,7 @@ from hpctrip.base.frames import pd
 from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable, shown
 from hpctrip.base.units import J_PER_KWH
-from hpctrip.config.identity import VERSION, neutral_keys
+from hpctrip.config.identity import uncompared_keys
 from hpctrip.config.inputs import Tables, resolved
 from hpctrip.record import schema
 from hpctrip.record.merge import csv_bytes
@@ -56,12 +56,12 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
         elif curve.empty:
             without_curve += 1
         else:
-            row = {
-                name: rows.columns[name][number] for name in (*ROW_COLUMNS, *TOTALS) if name in rows.columns
-            }
+            # an unknown number is empty, or NaN where none of its column is known
+            texts = {name: each[number] for name, each in rows.columns.items() if each[number] != "NaN"}
+            row = {name: texts.get(name, "") for name in (*ROW_COLUMNS, *TOTALS) if name in rows.columns}
             place = f"{ledger}, line {rows.lines[number]}"
             _check(row, curve, grid[identity], place)
-            accuracy, best = rows.columns["accuracy"][number], float(curve["accuracy"].max())
+            accuracy, best = texts.get("accuracy", ""), float(curve["accuracy"].max())
             if accuracy != number_text(best):
                 problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
                 raise InputError(place, problem, _AS_WRITTEN)
@@ -83,13 +83,11 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
 
 def _why(rows: Table, others: Sequence[int], entries: Sequence[Entry]) -> str:
     """Why the rows of a ledger with these numbers are no runs of a grid, for the first that tells."""
-    rules = {entry.name: {"identity_version": str(VERSION), "rules": entry.rules} for entry in entries}
+    by_name = {entry.name: entry for entry in entries}
     for number in others:
-        name = rows.columns["run"][number]
-        for column, now in rules.get(name, {}).items():
-            was = rows.columns[column][number] if column in rows.columns else ""
-            if was != now:
-                return f"{column} of {printable(name)} is {shown(was or 'absent')}, now {now}"
+        row = {name: values[number] for name, values in rows.columns.items()}
+        if (entry := by_name.get(row["run"])) and (how := entry.made_otherwise(row)):
+            return f"{printable(entry.name)} has {how}"
     return "input, data or code differ"
 
 
@@ -178,7 +176,7 @@ def _run_of(entry: Entry, path: Path, meta: Tables, curve: pd.DataFrame) -> Run:
         "seed": experiment.seed,
         "target_accuracy": experiment.stop.target,
         "time_to_accuracy_s": _time_to_accuracy(curve, entry),
-        "neutral_keys": neutral_keys(experiment),
+        "neutral_keys": uncompared_keys(experiment),
         "policy_keys": run_input.policy_keys,
         "sources": list(map(str, entry.sources)),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from hpctrip.base.text import duration, size_text
+from hpctrip.base.text import counted, duration, size_text
 from hpctrip.plan import forecast
 from hpctrip.plan.speed import Speed, stated
 from hpctrip.record.reader import open_run
@@ -20,7 +20,9 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
     """Lines to print about the status and the cost of the missing runs. The speed of this host is measured once per
     workload, unless `samples_per_second` is set."""
     counts = Counter(line.status for line in lines)
-    yield f"{len(lines)} runs: " + ", ".join(f"{number} {status}" for status, number in counts.items())
+    yield f"{counted(len(lines), 'run')}: " + ", ".join(
+        f"{number} {status}" for status, number in counts.items()
+    )
     missing: dict[str, list[RunState]] = {}
     for line in lines:
         if line.can_be_made:
@@ -37,7 +39,7 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
         key = _speed_key(members[0])
         planned = forecast(members[0].entry.run_input.experiment, LOOK_AHEAD, speeds.get(key))
         speeds[key] = planned.speed
-        each_s = measured.get(variant, planned.max_rounds_wall_s)
+        each_s = measured.get(variant, planned.total("wall_s", planned.aggregator.experiment.stop.max_rounds))
         how = "as in finished runs" if variant in measured else "at most, with max_rounds"
         yield f"{variant}: {len(members)} missing, {duration(each_s)} each ({how})"
         total_s += len(members) * each_s

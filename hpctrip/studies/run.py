@@ -18,6 +18,7 @@ from hpctrip.runner.job_status import JobStatus
 from hpctrip.studies.execute import Executor, capacity, launcher
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus
+from hpctrip.studies.slurm import without_cancelled
 from hpctrip.studies.study import Study
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
         raise InputError(
             f"--only {only}", "no run has such a name", f"the first is {names[0]!r}; `study status` shows all"
         )
-    return list(selected.values())
+    return without_cancelled(selected.values())
 
 
 def run(

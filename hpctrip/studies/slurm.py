@@ -6,9 +6,9 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpctrip.base.errors import InputError
@@ -17,8 +17,10 @@ from hpctrip.runner.batch_script import site_script
 from hpctrip.runner.job_status import JobState
 from hpctrip.studies.frozen import freeze, new_list
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import RunStore
+from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
+_JOB = re.compile(r"\d+(_\d+)?")
+"""A job of Slurm, or a task of an array."""
 DEFAULT_ARRAY_SIZE = 1001
 """MaxArraySize of a Slurm that is not configured otherwise."""
 
@@ -72,17 +74,41 @@ class Submission:
                     remove_file(self.store.status_file(entry.identity))
                 reason = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
                 done = f"; submitted before: job {', '.join(jobs)}" if jobs else ""
-                raise InputError(
-                    "study submit",
-                    f"sbatch refuses {len(runs)} runs: {reason}{done}",
-                    f"when it accepts them: {shlex.join(['sbatch', *words])}",
-                )
-            jobs.append(ended.stdout.strip().partition(";")[0])
+                hint = f"when it accepts them: {shlex.join(['sbatch', *words])}"
+                if re.search("gres|gpu|tres", reason, re.IGNORECASE):
+                    hint = f"where GPUs are no resource of Slurm's, submit with --gpus 0; {hint}"
+                raise InputError("study submit", f"sbatch refuses {len(runs)} runs: {reason}{done}", hint)
+            jobs.append(job := ended.stdout.strip().partition(";")[0])
+            tasks = [f"{job}_{index}" for index in range(len(runs))]
+            self._note(runs, tasks if words[0].startswith("--array") else [job])
         return jobs
 
-    def _note(self, runs: Sequence[Entry]) -> None:
-        for entry in runs:
-            self.store.note(entry.identity, state=JobState.QUEUED, job=self.list_file.stem)
+    def _note(self, runs: Sequence[Entry], jobs: Sequence[str] = ()) -> None:
+        """Note that these runs are queued: as part of this list, or, those that have not begun yet, as these `jobs`."""
+        for entry, job in zip(runs, jobs or [self.list_file.stem] * len(runs), strict=True):
+            if not jobs or self.store.job(entry.identity).state == JobState.QUEUED:
+                self.store.note(entry.identity, state=JobState.QUEUED, job=job)
+
+
+def without_cancelled(lines: Iterable[RunState]) -> list[RunState]:
+    """The status of runs, of which those are planned again whose Slurm job has gone before they began. Slurm is asked
+    once, if any is queued."""
+    lines = list(lines)
+    queued = {
+        line.job.job for line in lines if line.status == RunStatus.QUEUED and _JOB.fullmatch(line.job.job)
+    }
+    if queued:
+        question = ["squeue", "--noheader", "--array", "--me", "--format=%i"]
+        with suppress(OSError, subprocess.SubprocessError):
+            answer = subprocess.run(question, capture_output=True, text=True, timeout=60, check=True)
+            gone = queued.difference(answer.stdout.split())
+            return [
+                replace(line, status=RunStatus.PLANNED, reason=f"its job {line.job.job} has gone")
+                if line.status == RunStatus.QUEUED and line.job.job in gone
+                else line
+                for line in lines
+            ]
+    return lines
 
 
 def _max_array_size() -> int:

@@ -25,6 +25,7 @@ from hpctrip.base.io import check_folder, replace_file
 from hpctrip.config.identity import VERSION
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
+from hpctrip.record.site_report import by_site
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import (
@@ -40,6 +41,9 @@ from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, latex_lines
 
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
+
+Row = Mapping[str, Any]
+"""A row of a ledger, by column."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Study:
     def lines(self, entries: Iterable[Entry] | None = None) -> list[RunState]:
         """Current status of all runs, or of some; STALE and `earlier` come from the ledger, and the results of
         unchanged files from it or from those of other studies in the folder."""
-        earlier, rows = _read_ledger(self.ledger)
+        last, rows = _read_ledger(self.ledger)
         begun = self.runs.begun()
         if begun.intersection(entry.identity for entry in self.entries).difference(rows):
             for pattern in ("*/ledger.csv", "*/*/ledger.csv"):
@@ -92,7 +96,7 @@ class Study:
                 states.append(RunState(entry, RunStatus.PLANNED))
             else:
                 states.append((row and self.runs.from_ledger(entry, row)) or self.runs.inspect(entry))
-        return [_with_earlier(state, earlier.get(state.entry.name, "")) for state in states]
+        return [_with_earlier(state, last.get(state.entry.name, {})) for state in states]
 
     def write_ledger(self) -> list[RunState]:
         """Write the ledger. Returns its lines."""
@@ -106,16 +110,18 @@ class Study:
 
     def conclude(self, latex: bool = False) -> list[str]:
         """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
-        print; with `latex`, these are the table alone."""
+        print; with `latex`, these are the table alone. Without a finished run, what was there stays, and there are no
+        lines."""
         lines = self.write_ledger()
-        finished = [line for line in lines if line.finished]
+        if not (finished := [line for line in lines if line.finished]):
+            return []
         curves = RunRows(self.folder / "curves.csv", CURVE_COLUMNS)
-        sites = RunRows(self.folder / "sites.csv", ["site"])
+        sites = RunRows(self.folder / "sites.csv", ["site", "rounds_in_cohort"])
         for line in finished:
             if not _has_rows(line, curves, sites):
                 run = opened(line)
                 curves.put(line.entry.identity, run.rounds[[*CURVE_COLUMNS]])
-                sites.put(line.entry.identity, run.sites)
+                sites.put(line.entry.identity, run.sites if run.sites.empty else by_site(run))  # if imported
         facts = {
             "study": self.file.name,
             "folder": self.name,
@@ -123,7 +129,7 @@ class Study:
             "overlays": ", ".join(Path(file).name for file in self.file.overlays),
         }
         report = write_tables(self.folder, facts, lines, [curves, sites])
-        if self.file.figure and finished:
+        if self.file.figure:
             report += self._draw_all([self._run_for(line, curves) for line in finished])
         return latex_lines(self.title, lines) if latex else report
 
@@ -170,7 +176,7 @@ class Study:
     def _draw(self, picture: Picture, runs: list[Run], stem: str) -> list[str]:
         drawing = self._drawing(picture, runs)
         files = [self.folder / "figures" / f"{stem}.{form}" for form in picture.format]
-        saved = [line for file in files for line in drawing.save(file, overwrite=True)]
+        saved = [line for file in files for line in drawing.write(file, overwrite=True)]
         return [*drawing.lines, *dict.fromkeys(saved)]  # the numbers once
 
     def _drawing(self, picture: Picture, runs: list[Run]) -> Drawing:
@@ -181,34 +187,43 @@ class Study:
         return draw(draw.source.of_study(runs), **picture.options())
 
 
-def _read_ledger(ledger: Path) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
-    """({run: identity under which it was last finished}, {identity: its last row, if that is finished}) of a ledger;
-    empty if it cannot be read, without rows if it lacks columns of today."""
-    earlier: Mapping[str, str] = {}
+def _read_ledger(ledger: Path) -> tuple[Mapping[str, Row], Mapping[str, Row]]:
+    """({run: its last row}, {identity: its last row, if that is finished}) of a ledger; empty if it cannot be read, the
+    second also if it lacks columns of today."""
+    by_run: Mapping[str, Row] = {}
     with suppress(InputError):
         table = read_table(ledger)
-        earlier = dict(zip(table.column("run"), table.column("earlier"), strict=True))
+        table.require("run", "earlier")
+        by_run = {row["run"]: row for row in _rows(table.columns)}
         table.require(*COLUMNS, *LAST_COLUMNS)
         numbers = [LEDGER_RESULTS[name] for name in NUMBERS]
         columns = table.columns | {name: table.numbers(name, may_lack=True) for name in numbers}
-        rows = zip(*(list(values) for values in columns.values()), strict=True)
-        last = {row["identity"]: row for row in (dict(zip(columns, row, strict=True)) for row in rows)}
-        return earlier, {name: row for name, row in last.items() if row["status"] == RunStatus.FINISHED}
-    return earlier, {}
+        last = {row["identity"]: row for row in _rows(columns)}
+        return by_run, {name: row for name, row in last.items() if row["status"] == RunStatus.FINISHED}
+    return by_run, {}
 
 
-def _with_earlier(state: RunState, earlier: str) -> RunState:
-    """The status of an unfinished run that was last finished under the identity `earlier`; empty: it never was."""
+def _rows(columns: Mapping[str, Iterable[Any]]) -> Iterator[Row]:
+    for values in zip(*(list(column) for column in columns.values()), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _with_earlier(state: RunState, row: Row) -> RunState:
+    """The status of an unfinished run, where `row` is that of a run of its name in the ledger; empty: there is none."""
     if state.finished:
         return state
+    earlier, before = row.get("earlier", ""), "finished before with another input"
     if state.status == RunStatus.PLANNED and earlier not in ("", state.entry.identity):
-        reason = "finished before with another input"
-        return replace(state, status=RunStatus.STALE, reason=reason, earlier=earlier)
+        if row.get("status") == RunStatus.STALE:  # the row has the rules of today
+            before = row["reason"]
+        elif how := state.entry.made_otherwise(row):
+            before = f"finished before by other rules ({how})"
+        return replace(state, status=RunStatus.STALE, reason=before, earlier=earlier)
     return replace(state, earlier=earlier)
 
 
 def _row(line: RunState, folder: Path) -> dict[str, Any]:
-    entry, axes = line.entry, dict(line.entry.choices)
+    entry, axes = line.entry, line.entry.axes
     results = results_of(line)
     values = {column: results[name] for name, column in LEDGER_RESULTS.items()} | {
         "run": entry.name,

@@ -25,7 +25,7 @@ from hpctrip.base.text import aligned, markdown_table
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables
-from hpctrip.record.merge import cell, csv_bytes, setting_text
+from hpctrip.record.merge import cell, csv_bytes, latex_table, setting_text
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState
@@ -58,8 +58,11 @@ class RunRows:
     def put(self, identity: str, frame: pd.DataFrame) -> None:
         """Replace the rows of a run. Columns that not all runs have come last, empty for the others."""
         self._columns += [name for name in frame if name not in self._columns]
-        cells = csv.reader(StringIO(csv_bytes(frame.reindex(columns=self._columns[1:])).decode()))
-        self._rows[identity] = [[identity, *row] for row in list(cells)[1:]]
+        _, *cells = csv.reader(StringIO(csv_bytes(frame).decode()))
+        rows = (dict(zip(frame, row, strict=True)) for row in cells)
+        self._rows[identity] = [
+            [identity, *(row.get(name, "") for name in self._columns[1:])] for row in rows
+        ]
 
     def write(self, identities: Iterable[str]) -> None:
         """Write the rows of these runs, in this order."""
@@ -99,10 +102,23 @@ def write_tables(
 
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment."""
+    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment. The
+    last columns are means over the finished runs: energy, and carbon and money where they were counted."""
     cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
-    table = cells.to_latex(index=False, escape=True, column_format=f"l{'r' * (len(HEAD) - 1)}")
-    return [f"% {title}", *table.replace("> ", "$>$ ").splitlines()]  # > is another sign in some fonts
+    finished = [line for line in lines if line.finished]
+    spent = pd.DataFrame([_spent(line) for line in finished])
+    by_variant = spent.groupby([line.entry.variant for line in finished])
+    means = by_variant.agg(lambda each: each.mean(skipna=False)).reindex(cells["variant"])
+    for name in means.columns[means.fillna(0).any()]:
+        cells[name] = [f"{mean:.4g}" if mean == mean else "-" for mean in means[name]]
+    return [f"% {title}", *latex_table(cells.columns, cells.to_numpy().tolist())]
+
+
+def _spent(line: RunState) -> dict[str, float]:
+    """What a run drew, emitted and cost, by the heads of columns; NaN where that is not known."""
+    heads = ("energy kWh", "CO2 kg", f"cost {line.entry.run_input.experiment.accounts.currency}")
+    results = results_of(line)
+    return {head: results[name] for head, name in zip(heads, TOTALS, strict=True)}
 
 
 LEDGER_RESULTS = {
@@ -167,7 +183,7 @@ def _row(line: RunState) -> dict[str, Any]:
         "variant": entry.variant,
         "label": entry.label or "",
         "seed": entry.seed,
-        **{f"axis.{axis}": label for axis, label in entry.choices},
+        **{f"axis.{axis}": value for axis, value in entry.axes.items()},
         "identity": entry.identity,
         "status": str(line.status),
         "reason": line.reason,
@@ -208,7 +224,13 @@ HEAD = (
 
 def _head(lines: Sequence[RunState]) -> tuple[str, ...]:
     of_world = any(line.entry.world for line in lines)
-    return (*HEAD[:-1], HEAD[-1].replace("the first", "the first of its world")) if of_world else HEAD
+    head = (*HEAD[:-1], HEAD[-1].replace("the first", "the first of its world")) if of_world else HEAD
+    return (*head, "deadline") if _have_deadlines(lines) else head
+
+
+def _have_deadlines(lines: Sequence[RunState]) -> bool:
+    """Whether the objective of one of the policies asks for the target by a time."""
+    return any(line.entry.run_input.experiment.deadline_s > 0 for line in lines)
 
 
 def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
@@ -217,6 +239,7 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
     The ratio to the first variant of the same world is unknown if that has another target accuracy or shares no seed.
     """
     variants: dict[str, list[RunState]] = {}
+    with_deadlines = _have_deadlines(lines)
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
     firsts: dict[str, tuple[Times | None, float]] = {}
@@ -226,8 +249,22 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
         first = firsts.setdefault(members[0].entry.world, (times, target))
         comparable = times and first[0] and target > 0 and target == first[1]
         ratio = compare(times, first[0]) if comparable else Estimate.mean([])
-        labels = {"variant": name, **dict(members[0].entry.choices), "target_accuracy": target}
-        yield (name, *_cells(times, len(members), target, ratio)), labels | _numbers(times, ratio)
+        labels = {"variant": name, **members[0].entry.axes, "target_accuracy": target}
+        cells = (name, *_cells(times, len(members), target, ratio))
+        numbers = labels | _numbers(times, ratio)
+        if with_deadlines:
+            deadline_s = members[0].entry.run_input.experiment.deadline_s
+            took_s = [results_of(line)["time_to_accuracy_s"] for line in members if line.finished]
+            missed = sum(not reached_s <= deadline_s for reached_s in took_s)
+            cells = (*cells, _verdict(deadline_s, missed, len(took_s)))
+            numbers |= {"deadline_h": deadline_s / HOUR_S, "num_missed": missed if deadline_s > 0 else 0}
+        yield cells, numbers
+
+
+def _verdict(deadline_s: float, missed: int, finished: int) -> str:
+    """The deadline of a variant, and how many of its finished runs missed it."""
+    verdict = f": missed by {missed} of {finished}" if missed else ": met" if finished else ""
+    return f"{deadline_s / HOUR_S:.3g} h{verdict}" if deadline_s > 0 else "-"
 
 
 def _times(lines: Sequence[RunState]) -> Times | None:
@@ -253,6 +290,6 @@ def _cells(times: Times | None, num_planned: int, target: float, ratio: Estimate
 
 def _numbers(times: Times | None, ratio: Estimate) -> dict[str, object]:
     missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    numbers = times.row() if times else missing | {"num_seeds": 0, "num_reached": 0}
+    numbers = times.row() if times else missing | {"mean_is": "", "num_seeds": 0, "num_reached": 0}
     bounds = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return numbers | bounds | {"ratio_is": ratio.bound, "num_pairs": ratio.n}

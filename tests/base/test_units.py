@@ -1,6 +1,6 @@
 import pytest
 
-from hpctrip.base.units import parse
+from hpctrip.base.units import amount, parse
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,19 @@ def test_anything_but_a_text_is_passed_on(value):
 def test_a_wrong_text_names_the_units(text):
     with pytest.raises(ValueError, match=r"B, kB, MB, GB|not a number"):
         parse(text, "bytes")
+
+
+@pytest.mark.parametrize(
+    ("value", "dimension", "text"),
+    [
+        (7.182e5 * 3.6e6, "joules", "718 MWh"),
+        (1.23e7, "grams", "12.3 t"),
+        (999.6 * 3.6e6, "joules", "1 MWh"),
+        (0.0, "joules", "0 Wh"),
+        (-1234.5, "", "-1,234 EUR"),
+        (2.5e6, "", "2.5 million EUR"),
+        (5e13 * 3.6e3, "joules", "50,000 GWh"),
+    ],
+)
+def test_an_amount_is_written_with_the_unit_in_which_people_read_it(value, dimension, text):
+    assert amount(value, dimension, "EUR") == text

@@ -5,6 +5,7 @@ import json
 import h5py
 import pytest
 
+from hpctrip.base.units import amount
 from hpctrip.cluster.results import ClusterRun
 from hpctrip.cluster.run import replay
 from hpctrip.record.diff import diff
@@ -85,7 +86,7 @@ def test_show_tells_the_grams_where_the_intensity_is_known(hpctrip, simulated, f
     assert "CO2" not in hpctrip("show", fifo).out
     known = simulated("scheduler.kind=fifo", "carbon={kind='daily', mean=250.0, swing=100.0, spread=false}")
     grams = ClusterRun.open(known).meta["carbon_g"]
-    assert f"carbon {grams / 1e3:.4g} kg CO2 (synthetic)" in " ".join(hpctrip("show", known).out.split())
+    assert f"carbon {amount(grams, 'grams')} CO2 (synthetic)" in " ".join(hpctrip("show", known).out.split())
     assert hpctrip("verify", known).out == f"{known}: ok\n"
 
 

@@ -3,6 +3,8 @@
 import pandas as pd
 import pytest
 
+from hpctrip.base.units import amount
+
 TINY = (
     "jobs.num_jobs=6",
     "jobs.span_s=1800",
@@ -39,7 +41,7 @@ def test_the_area_under_the_power_is_the_energy(hpctrip, clusters, tmp_path):
     kwh = (
         table[["job_kw", "host_kw", "idle_kw"]].sum(axis=1) * (table["clock_h"] - table["clock_start_h"])
     ).sum()
-    assert f"{kwh:.1f} kWh" in ended.out
+    assert f"{amount(3.6e6 * kwh, 'joules')} in " in ended.out
 
 
 def test_a_federated_run_is_no_cluster_and_one_picture_holds_one(hpctrip, clusters, make_run):

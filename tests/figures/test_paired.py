@@ -43,10 +43,17 @@ def test_what_did_not_reach_the_target_is_a_bound_and_leaves_no_mean(make_run, d
     assert "static 1 - - unknown unknown 1" in drawn("paired", *paths)
 
 
-def test_a_baseline_must_be_there(make_run):
+def test_the_baseline_is_powertrip_else_the_first_and_one_that_is_named_must_be_there(make_run):
     runs = reading.read_runs(runs_of(make_run, "static", (1,)) + runs_of(make_run, "random", (2,)))
-    with pytest.raises(InputError, match="no run is of policy powertrip; the labels are static, random"):
-        policies.paired(runs)
+    assert policies.paired(runs).table["difference_h"].tolist() == [3]
+    with pytest.raises(InputError, match="nothing is labelled 'best'; the labels are static, random"):
+        policies.paired(runs, baseline="best")
     assert policies.paired(runs, baseline="random").table["difference_h"].tolist() == [-3]
     with pytest.raises(InputError, match="are of one configuration, static"):
         policies.paired(runs[:1])
+
+
+def test_runs_without_a_pair_are_refused(make_run):
+    runs = [*runs_of(make_run, "static", (1,)), make_run("other", "random", hours=2, seed=7)]
+    with pytest.raises(InputError, match="share no seed with static; give runs of the same seeds, or name"):
+        policies.paired(reading.read_runs(runs))

@@ -117,16 +117,18 @@ def test_policies_draws_the_world_that_the_centralized_policy_brings_without_a_w
     assert capsys.readouterr().err == ""
 
 
-def test_policies_compares_with_the_bar_named_else_with_the_fastest_powertrip_that_arrived(make_run):
+def test_policies_compares_with_the_bar_named_else_with_the_fastest_powertrip_else_the_first(make_run):
     runs = reading.read_runs([make_run("r", "random", hours=2.0), make_run("p")])
     bars = policies.bars_of(grouping.grouped(runs), 0.45)
-    assert policies.reference_bar(bars, None) is bars[0]
-    assert policies.reference_bar(bars, "random") is bars[1]
-    assert policies.reference_bar(bars[1:], None) is None
+    assert policies.reference_bar(bars, None, "random") is bars[0]
+    assert policies.reference_bar(bars, "random", "powertrip") is bars[1]
+    assert policies.reference_bar(bars[1:], None, "static") is None
     lines = policies.policies(runs, reference="random").lines
     assert lines[1].split()[-5:] == ["0.5", "2", "times", "as", "long"]
-    lines = policies.policies(runs[:1]).lines
-    assert lines[1].split()[-2:] == ["-", "-"]
+    others = [runs[0], *reading.read_runs([make_run("s", "static", hours=4.0)])]
+    lines = policies.policies(others).lines
+    assert lines[2].split()[-5:] == ["2", "50", "%", "less", "time"]
+    assert "those of random, the reference; --reference LABEL names another" in lines[3]
 
 
 def test_the_ratio_to_the_reference_is_the_geometric_mean_over_the_seeds_as_in_tables(drawn, make_run):
@@ -384,14 +386,31 @@ def test_the_axis_of_distances_of_one_site_begins_at_0(make_run):
     assert axes.get_xlim() == (0, 1)
 
 
-def test_stragglers_counts_rounds_and_hours_of_every_site(make_run, drawn, tmp_path):
-    lines = drawn("stragglers", make_run("a", k=(2, 4, 4, 6), accuracy=(0.1, 0.2, 0.3, 0.5)))
-    # site k - 1 is the straggler of a round of one hour, two thirds of it computing
-    assert lines[1:] == [
-        "3 1000 3 2 50% 1.33 0.667",
-        "1 100 4 1 25% 0.667 0.333",
-        "5 4000 1 1 25% 0.667 0.333",
-        "5 of 8 sites were never the straggler",
+def test_sites_counts_rounds_and_hours_of_every_site(make_run, drawn, tmp_path):
+    lines = drawn("sites", make_run("a", k=(2, 4, 4, 6), accuracy=(0.1, 0.2, 0.3, 0.5)))
+    # site k - 1 is the straggler of a round of one hour, two thirds of it computing; a site computes and sends for 1 s
+    words = [line.split() for line in lines]
+    assert lines[0].startswith("site rounds of all computing h sending h waiting h")
+    assert [row[2:4] for row in words[1:]] == [
+        *[["4", "100%"]] * 2,
+        *[["3", "75%"]] * 2,
+        *[["1", "25%"]] * 2,
+        *[["0", "0%"]] * 2,
+        ["4", "0.00444"],
     ]
-    table = pd.read_csv(tmp_path / "out.csv")  # has all sites and all rounds
-    assert len(table) == 8 and table["rounds_straggler"].sum() == 4 and table["hours"].sum() == 4
+    table = pd.read_csv(tmp_path / "out.csv")  # has all sites
+    assert table["rounds_straggler"].tolist() == [0, 1, 0, 2, 0, 1, 0, 0]
+    assert table["straggler_compute_s"].sum() == pytest.approx(4 * 2400)
+    assert table["straggler_comm_s"].sum() == pytest.approx(4 * 1200)
+
+
+def test_sites_are_named_and_stand_on_a_map_where_their_positions_are_known(make_run):
+    (run,) = reading.read_runs([make_run("a", k=(2, 4), accuracy=(0.1, 0.5))])
+    names = ["Oslo", "Lisbon", "", "Rome", "Rome 2", "Paris", "Bonn", "Turin"]
+    east, north = [10, -9, 21, 12, 12.1, np.nan, 7, 8], [59, 38, 52, 42, 42.1, 49, 51, 45]
+    named = run.sites.assign(name=names, longitude=east, latitude=north)
+    picture = FIGURES["sites"](dataclasses.replace(run, sites=named)).picture
+    bars, chart = picture.axes[0], picture.axes[-1]
+    assert [label.get_text() for label in bars.get_yticklabels()][:3] == ["Oslo", "Lisbon", "site 2"]
+    assert len(chart.collections[0].get_offsets()) == 7  # Paris has no position
+    assert {text.get_text() for text in chart.texts} == {"Oslo", "Lisbon", "site 2", "Rome", "Bonn", "Turin"}

@@ -111,7 +111,7 @@ def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, un
     assert overlapping(FIGURES[name](runs, **options).picture) == []
 
 
-@pytest.mark.parametrize("name", ["summary", "network", "stragglers", "timeline"])
+@pytest.mark.parametrize("name", ["summary", "network", "sites", "timeline"])
 @pytest.mark.parametrize("k", [(1,), (2, 4, 6)])
 def test_no_text_of_a_single_run_covers_another(name, k, make_run):
     path = make_run("a", label=UNFRIENDLY[2], k=k, accuracy=(0.2, 0.3, 0.5)[: len(k)], votes=k)
@@ -129,6 +129,51 @@ def test_one_round_that_was_never_evaluated_is_drawn_and_leaves_matplotlibs_sett
     drawing = FIGURES[name](subject(name, paths))
     assert drawing.image("svg").startswith(b"<?xml")
     assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("name", ["curves", "stragglers"])
+def test_a_picture_that_is_saved_by_matplotlib_has_its_look(name, make_run, tmp_path):
+    """Text stays text: in a PDF that no journal refuses for its fonts, and in an SVG."""
+    picture = FIGURES[name](subject(name, [make_run("a")])).picture
+    picture.savefig(tmp_path / "a.pdf")
+    picture.savefig(tmp_path / "a.svg")
+    pdf = (tmp_path / "a.pdf").read_bytes()
+    assert b"/Type3" not in pdf and b"/CIDFontType2" in pdf
+    assert "<text" in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["curves", "policies", "stragglers"])
+def test_a_picture_has_the_width_and_the_size_of_text_that_are_asked_for(name, make_run):
+    paths = [make_run("a"), make_run("b", "static")]
+    plain = FIGURES[name](subject(name, paths)).picture
+    large = FIGURES[name](subject(name, paths), width=8, font_size=12).picture
+    assert large.get_figwidth() == pytest.approx(8) and overlapping(large) == []
+    sizes = [
+        {text.get_fontsize() for text in each.findobj(Text) if text.get_text()} for each in (plain, large)
+    ]
+    assert sizes[1] == {1.5 * size for size in sizes[0]}
+
+
+def test_no_mark_of_a_point_is_cut_at_the_edge_of_its_panel(make_run):
+    paths = [make_run(f"r{i}", "static", hours=1.0 + i, policy_keys={"k": i + 1}) for i in range(3)]
+    picture = FIGURES["pareto"](reading.read_runs(paths)).picture
+    FigureCanvasAgg(picture).draw()
+    for axes in picture.axes:
+        inside = axes.get_window_extent().padded(
+            -3 * picture.dpi / 72
+        )  # half the size of a mark, and its edge
+        points = [
+            axes.transData.transform(line.get_xydata()) for line in axes.lines if len(line.get_xydata()) == 1
+        ]
+        assert points and all(inside.contains(*point[0]) for point in points)
+
+
+def test_a_run_whose_rounds_come_from_the_cache_has_no_panel_of_wall_times(make_run):
+    (run,) = reading.read_runs([make_run("a")])
+    titles = [[axes.get_title("left") for axes in FIGURES["summary"](run).picture.axes]]
+    run.rounds["wall_s"] = 0.0
+    titles += [[axes.get_title("left") for axes in FIGURES["summary"](run).picture.axes]]
+    assert "Wall time" in titles[0] and titles[1] == [title for title in titles[0] if title != "Wall time"]
 
 
 def test_a_letter_that_no_font_has_is_a_box_and_no_warning(make_run):

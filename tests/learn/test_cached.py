@@ -142,6 +142,28 @@ def test_a_user_without_a_home_is_told_to_name_the_cache(monkeypatch):
         cached.cache_dir()
 
 
+def test_in_a_home_that_is_read_only_data_go_to_the_temporary_folder_which_is_said_once(
+    monkeypatch, tmp_path, caplog
+):
+    home, job = tmp_path / "home", tmp_path / "job"
+    home.mkdir()
+    job.mkdir()
+    monkeypatch.delenv("HPCTRIP_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    before = cached.prepared("toy", {"n": 1}, lambda: {"x": np.zeros(1)})
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: home not in (path, *path.parents) and access(path, mode)
+    )
+    monkeypatch.setattr(cached.tempfile, "gettempdir", lambda: str(job))
+    cached._temporary_dir.cache_clear()
+    made = cached.prepared("toy", {"n": 2}, lambda: {"x": np.zeros(1)})
+    assert job in made.parents and cached.prepared("toy", {"n": 2}, dict) == made
+    assert cached.prepared("toy", {"n": 1}, dict) == before  # what is there is used
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert f"{home}/hpctrip cannot be written" in said and "HPCTRIP_CACHE" in said
+
+
 def test_a_home_folder_in_the_name_of_the_cache_is_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HPCTRIP_CACHE", "~/prepared")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpctrip.base.units import amount
 from hpctrip.plan import PlannedRanks
 from hpctrip.plan.plan import Plan, first_rounds
 from hpctrip.plan.speed import Speed
@@ -87,6 +88,20 @@ def test_wall_time_follows_from_the_busiest_host(planned):
     num_params = len(aggregator.host.initial_params)
     exchange_s = 2 * 8 * (8 * (num_params + 6 * 10 + 3) + 4 * num_params) / 1e6
     assert figures(aggregator, 2, speed, 1e6).wall_s == pytest.approx([2 + exchange_s] * 2)
+
+
+def test_the_planned_hours_energy_carbon_and_money_are_those_of_the_run(planned, trained, hpctrip, tiny):
+    lines = (
+        "carbon={kind='constant', per_kwh=300}",
+        "price={kind='constant', per_kwh=0.2}",
+        "policy.kind=all",
+    )
+    run, ahead = trained(*lines), figures(planned(1, *lines), 2, Speed(100.0, np.inf, "as given"))
+    for name in ("makespan_s", "energy_j", "carbon_g", "cost"):
+        assert ahead.total(name, 2) == pytest.approx(run.rounds[name][:2].sum())
+        assert ahead.total(name, 3) == pytest.approx(ahead.total(name, 2) + run.rounds[name][1])
+    told = plan(hpctrip, tiny, "--rounds", "2", "--samples-per-second", "100", lines=lines)
+    assert f"{amount(ahead.total('carbon_g', 3), 'grams')} CO2" in " ".join(told.split())
 
 
 def test_the_planned_file_sizes_are_those_of_the_run(planned, trained):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
 from pathlib import Path
 
@@ -152,6 +153,28 @@ def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, i
 def test_a_launcher_of_one_rank_needs_no_mpi(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "1")
     assert type(open_ranks()) is Ranks
+
+
+def test_processes_of_torchrun_are_refused_before_a_file_is_locked(monkeypatch, hpctrip, folder, files_in):
+    for name, value in {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "3", "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    hpctrip("run", "smoke", "--out", "run.h5").check_refused(
+        ["torchrun: has started 3 processes", "start them by mpirun -n 3"]
+    )
+    assert not files_in(folder)
+    assert hpctrip("check", "smoke").code == 0
+
+
+def test_threads_above_the_cores_of_a_rank_are_warned_of_with_the_way_out(monkeypatch, hpctrip, folder):
+    """As under Open MPI's mpirun, which binds each rank to one core."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
+    lines = ("-o", "ranks.threads=2", "-o", "stop.max_rounds=1", "-o", "workload.train_samples=40")
+    warning = "ranks.threads = 2, but 1 core may be used by a rank, which slows it down: add --bind-to none"
+    ran = hpctrip("run", "smoke", *lines, "--out", "run.h5")
+    assert ran.code == 0 and f"warning: {warning}" in ran.out + ran.err
+    assert warning in " ".join(hpctrip("plan", "smoke", *lines).out.split())
+    ran = hpctrip("run", "smoke", *lines, "-o", "ranks.threads=1", "--out", "one.h5")
+    assert "ranks.threads" not in ran.out + ran.err
 
 
 def test_the_scenarios_have_unlike_sites_rounds_and_work(in_one_process):

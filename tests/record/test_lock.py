@@ -54,8 +54,10 @@ def test_the_lock_of_a_killed_job_is_free_and_its_leftovers_are_removed(out):
         (out.parent / name).write_bytes(b"")
     os.kill(job.pid, signal.SIGKILL)
     job.communicate()
-    OutputLock(out).release()
-    assert set(os.listdir(out.parent)) == others
+    held = OutputLock(out)
+    assert held.note.startswith(f"an earlier start, process {job.pid} on ") and "was killed" in held.note
+    held.release()
+    assert set(os.listdir(out.parent)) == others and not OutputLock(out).note
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_hdf5_table_explains_itself_and_equals_the_csv(sweep):
     write_merged(sweep / "all.h5", open_runs([sweep]))
     csv = pd.read_csv(sweep / "all.csv")
     with h5py.File(sweep / "all.h5") as file:
-        assert set(file["runs"]) == set(csv)
+        assert set(file["runs"]) == {"row", *csv}
         assert file["runs/time_to_accuracy_s"].attrs["unit"].decode() == "s"
         assert file["runs/clock_s"][()].tolist() == csv["clock_s"].tolist()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 
@@ -30,7 +31,7 @@ def test_the_summary_answers_the_usual_questions(run_file):
     assert facts["rounds"] == "3, 0.026 h simulated"
     assert facts["time to accuracy"] == "0.014 h to 20.00%, in round 2"
     assert facts["accuracy"] == "30.00% last, 30.00% best"
-    assert facts["held-out loss"] == "1 last (perplexity 2.718)"
+    assert facts["held-out loss"] == "1 last"
     assert facts["cohort"] == "2 sites first, 3 median, 4 last"
     assert (
         facts["wall time"] == "1.5 s: train 0.9, exchange 0.3, evaluate 0.3; hosts idle for 25% of training"
@@ -39,8 +40,31 @@ def test_the_summary_answers_the_usual_questions(run_file):
     assert "(synthetic)" in facts["data"] and "(synthetic)" not in facts["sites"]
 
 
+@pytest.mark.parametrize(("kind", "shown"), [("llm", "1 last (perplexity 2.718)"), ("speech", "1 last")])
+def test_perplexity_is_that_of_language(written, kind, shown):
+    assert summary(written(input_json=f'{{"workload": {{"kind": "{kind}"}}}}'))["held-out loss"] == shown
+
+
 def test_a_target_that_was_not_reached_is_shown(written):
     assert summary(written(target_accuracy=0.9))["time to accuracy"] == "90.00% not reached"
+
+
+@pytest.mark.parametrize(
+    ("asked_h", "target", "status", "text"),
+    [
+        (0.015, 0.2, "finished", "met: asked 0.015 h, took 0.0144 h"),
+        (0.01, 0.2, "finished", "missed: asked 0.01 h, took 0.0144 h"),
+        (8, 0.9, "finished", "missed: asked 8 h, target not reached in 0.0258 h"),
+        (8, 0.9, "running", "asked 8 h, target not reached in 0.0258 h"),
+        (0.02, 0.9, "running", "missed: asked 0.02 h, target not reached in 0.0258 h"),
+    ],
+)
+def test_a_deadline_that_was_missed_is_shown(written, asked_h, target, status, text):
+    tables = {
+        "policy": {"kind": "powertrip", "objective": {"kind": "deadline", "deadline_s": 3600 * asked_h}}
+    }
+    run = written(target_accuracy=target, status=status, input_json=json.dumps(tables))
+    assert summary(run)["deadline"] == text
 
 
 def test_a_run_without_rounds_or_a_target_is_shown_too(written):
@@ -84,7 +108,8 @@ def test_tables_are_exported_some_rows_at_a_time(run_file, tmp_path, monkeypatch
     together = set()
 
     def counted(columns, **options):
-        together.add(len(next(iter(columns.values()))))
+        if "description" not in columns:  # columns.csv
+            together.add(len(next(iter(columns.values()))))
         return csv_bytes(columns, **options)
 
     monkeypatch.setattr(exported, "ROWS", 2)
@@ -97,8 +122,29 @@ def test_tables_are_exported_some_rows_at_a_time(run_file, tmp_path, monkeypatch
 
 @given(st.lists(st.floats() | st.floats(1e-6, 1e-3) | st.floats(1e14, 1e18), min_size=1))
 def test_numbers_are_exported_as_python_writes_them(values):
-    cells = ['""' if np.isnan(x) else repr(x) for x in values]
+    values = [*values, 1.0]
+    cells = ['""' if np.isnan(x) else repr(x).replace("inf", "1e999") for x in values]
     assert csv_bytes({"x": np.array(values)}).decode().splitlines() == ["x", *cells]
+
+
+def test_a_column_without_a_known_number_is_still_one_of_numbers():
+    """Readers guess types from cells: an empty column is a text, and inf a text or, in DuckDB, a date."""
+    table = {"unknown": np.full(2, np.nan), "no_limit": np.full(2, np.inf), "late": np.array([np.nan, 3.0])}
+    text = csv_bytes(table).decode()
+    assert text.splitlines()[1:] == ["NaN,1e999,", "NaN,1e999,3.0"]
+    frame = pd.read_csv(io.StringIO(text))
+    assert set(frame.dtypes) == {np.dtype("f8")} and np.isinf(frame["no_limit"]).all()
+
+
+def test_an_export_tells_units_and_is_parquet_where_asked(run_file, tmp_path, hpctrip):
+    pytest.importorskip("pyarrow")
+    assert hpctrip("export", run_file, tmp_path / "out", "--parquet").code == 0
+    columns = pd.read_csv(tmp_path / "out/columns.csv", dtype=str).set_index(["table", "column"])
+    for name, frame in open_run(run_file).tables.items():
+        stored = pd.read_parquet(tmp_path / "out" / f"{name}.parquet")
+        pd.testing.assert_frame_equal(stored, frame, check_dtype=False)
+        assert stored.attrs["units"] == frame.attrs["units"] == columns.loc[name]["unit"].to_dict()
+    assert columns.loc["rounds", "clock_s"]["description"] == "simulated time at the round's end"
 
 
 def test_nothing_is_exported_from_a_damaged_table(run_file, tmp_path):

@@ -51,9 +51,11 @@ def test_units_reach_the_components_as_si(files):
         "2024-05-01T02:30:00+02:00",
     ],
 )
-def test_a_date_is_taken_with_and_without_quotes_in_a_file_and_on_the_command_line(start, files):
+def test_a_date_is_taken_with_and_without_quotes_in_a_file_and_on_the_command_line(start, files, folder):
     """As `check` prints it; TOML has dates of its own."""
     tables = 'carbon = {kind = "csv", path = "c.csv", start = %s}\npower = {kind = "csv", path = "p.csv", start = %s}'
+    for name in ("c.csv", "p.csv"):
+        (folder / name).touch()
     for text in (start, f"'{start}'"):
         found = [
             read_input(files(tables % (text, text))),

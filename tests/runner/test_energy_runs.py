@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hpctrip.base.units import amount
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
@@ -116,10 +117,10 @@ def test_energy_and_carbon_are_printed_at_the_end_and_by_show(hpctrip, tiny, tmp
     options = ["-o", "carbon={kind='constant', per_kwh=100}", "-o", "accounts.currency=GBP"]
     ended = hpctrip("run", tiny, *options, "--out", path)
     assert ended.code == 0
-    kwh = open_run(path).rounds["energy_j"].sum() / 3.6e6
-    text = f"{kwh:.4g} kWh simulated: computing "
+    energy_j = open_run(path).rounds["energy_j"].sum()
+    text = f"{amount(energy_j, 'joules')} simulated: computing "
     assert f"energy: {text}" in ended.out and text in hpctrip("show", path).out
-    assert f"{kwh * 0.1:.4g} kg CO2 (synthetic)" in ended.out
+    assert f"{amount(energy_j / 3.6e4, 'grams')} CO2 (synthetic)" in ended.out
     assert "GBP" not in ended.out  # no price is known
 
 

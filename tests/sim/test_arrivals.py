@@ -216,7 +216,9 @@ def test_sites_work_as_much_as_they_can_while_the_fastest_does_its_work(rounds_k
 
 
 def test_a_site_with_half_its_power_works_half_as_long_and_at_least_once(three):
-    simulated = three(Synchronous(work_by_speed=4), supply=Steps(fractions=[[0.5], [1.0], [0.01]]).supply(3, 0))
+    simulated = three(
+        Synchronous(work_by_speed=4), supply=Steps(fractions=[[0.5], [1.0], [0.01]]).supply(3, 0)
+    )
     (row,), _ = rounds(simulated, 1)
     assert row.cohort.local_work.tolist() == [2, 2, 1]
 

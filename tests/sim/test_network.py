@@ -9,9 +9,17 @@ from worlds import links
 from worlds import world as build_world
 
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.network import DistanceNetwork, Links, Network
+from hpctrip.sim.network import NETWORKS, DistanceNetwork, Links, Network
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORKS))
+def test_the_links_of_every_kind_take_more_time_for_more_bytes(kind):
+    network, distance_m = NETWORKS[kind](), np.array([0.0, 100, 2000]) * MILE_M
+    links = network.checked_links(distance_m, {})
+    small, large = (links.transfer_s(np.arange(3), 0.0, size, 0.0).together_s for size in (1e6, 1e9))
+    assert small.shape == (3,) and (small >= 0).all() and (small < large).all() and np.isfinite(large).all()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from worlds import world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
+from hpctrip.sim import plausible
 from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.power import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
@@ -124,3 +126,102 @@ def test_a_site_follows_the_power_trace_that_it_names(own):
     Path(own.path).write_text("power_trace\ncella_pdu77\n")
     with pytest.raises(InputError, match="names 'cella_pdu77', of which there is no power; did you mean"):
         world(own, power=Trace())
+
+
+PLANNED = """name,distance_km,gpus,gpu,seconds_per_sample,contract_mw,price_per_mwh,carbon_g_per_kwh,operator,floors
+Oslo,5,200,V100,0.5,0.05,42,25,us,3
+Rome,5,100,A40,,,108,300,them,
+Bonn,5,100,,,,,,us,2
+"""
+
+
+@pytest.fixture
+def planned(own):
+    """`planned(**tables)`: a world of three sites with GPUs, speeds, contracts, prices and facts of their own."""
+    Path(own.path).write_text(PLANNED)
+    sites = CsvSites(path=own.path, facts=["operator", "floors"])
+    usual = {
+        "throughput": THROUGHPUT_MODELS["capped"](gpu="V100").resolve(),
+        "carbon": SIGNALS["constant"](per_kwh=100.0),
+        "price": SIGNALS["constant"](per_kwh=0.5),
+    }
+    return lambda **tables: world(sites, **usual | tables)
+
+
+def test_sites_have_the_gpus_speeds_prices_and_carbon_of_their_columns(planned):
+    made, power = planned(), np.full(3, 0.5)
+    curves = [THROUGHPUT_MODELS["capped"](gpu=gpu).fraction(power)[0] for gpu in ("V100", "A40", "V100")]
+    # Oslo's contract of 50 kW is less than the 88 kW that its 200 GPUs draw
+    curves[0] = THROUGHPUT_MODELS["capped"](gpu="V100").fraction(np.array([0.5 * 50 / 88]))[0]
+    assert made.hardware.throughput(power) == pytest.approx(curves)
+    assert made.hardware.throughput(power[:1], np.array([1])) == pytest.approx(curves[1:2])
+    assert made.hardware.draw_w(power)[0] == pytest.approx([25e3, 22e3, 22e3])
+    assert made.hardware.site_w == pytest.approx([50e3, 44e3, 44e3])
+    assert made.hardware.work_s(np.full(3, 60), 1.0) == pytest.approx([30, 60, 60])
+    assert made.signals["price"].at(1e9).tolist() == [0.042, 0.108, 0.5]
+    assert made.signals["carbon"].at(0.0).tolist() == [25, 300, 100]
+    assert made.site_columns["fact_operator"].tolist() == ["us", "them", "us"]
+    assert made.site_columns["fact_floors"].tolist()[::2] == [3, 2]  # numbers, as far as they are known
+
+
+def test_more_contract_than_the_gpus_need_is_of_no_use(planned, own):
+    Path(own.path).write_text("distance_km,gpus,contract_mw\n5,100,0.088\n")
+    sites = CsvSites(path=own.path)
+    for kind in ("linear", "capped", "gpus", "curve"):
+        hardware = world(sites, throughput=THROUGHPUT_MODELS[kind](gpu_power_w=400.0).resolve()).hardware
+        whole = hardware.full_power_w[0] / hardware.site_w[0]
+        for power in (whole, 1.0):
+            assert hardware.throughput(np.array([power])) == pytest.approx([1.0])
+            assert hardware.draw_w(np.array([power]))[0] == pytest.approx(hardware.full_power_w)
+
+
+@pytest.mark.parametrize(
+    ("tables", "complaint"),
+    [
+        ({"throughput": THROUGHPUT_MODELS["linear"]()}, "knows no GPU by its name; use throughput.kind"),
+        ({"throughput": THROUGHPUT_MODELS["curve"](gpu="A100")}, "gpu = 'V100'"),
+        ({"price": SIGNALS["none"]()}, r"site 2 \(Bonn\) has no price, and \[price\] is not set"),
+    ],
+)
+def test_a_column_that_its_table_cannot_use_is_refused(planned, tables, complaint):
+    with pytest.raises(InputError, match=complaint):
+        planned(**tables)
+
+
+def test_a_further_column_is_kept_where_facts_list_it_and_else_refused_with_that_way_out(planned, own):
+    planned()
+    with pytest.raises(InputError, match=r'keep it as a fact: sites.facts = \["operator"\]'):
+        world(CsvSites(path=own.path), throughput=THROUGHPUT_MODELS["capped"]())
+    with pytest.raises(InputError, match="has no column 'owner'"):
+        world(CsvSites(path=own.path, facts=["operator", "floors", "owner"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "hint"),
+    [
+        ("bandwidth_gBps", "did you mean 'bandwidth_gbps' (bits per second, 8 for a byte)?"),
+        ("contract_mW", "did you mean 'contract_mw' (megawatts)?"),
+    ],
+)
+def test_a_suggestion_that_another_case_would_change_names_its_unit(own, column, hint):
+    Path(own.path).write_text(f"distance_km,{column}\n5,100\n")
+    with pytest.raises(InputError) as error:
+        world(own)
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "warned"),
+    [
+        ("gpus\n100\n", ""),
+        ("gpus\n12000\n", "site 0 computes 120 times as fast as timing.seconds_per_sample says"),
+        ("gpus,seconds_per_sample\n12000,0.1\n", ""),
+        ("gpus,contract_mw\n100,44\n", "site 0 has a contract of 44 MW, its GPUs draw at most 44 kW"),
+        ("gpus,gpu\n100,A40\n", "their kinds of GPUs are as fast as each other"),
+    ],
+)
+def test_hardware_that_other_values_were_not_meant_for_is_warned_of(own, rows, warned):
+    Path(own.path).write_text(rows)
+    made = world(own, throughput=THROUGHPUT_MODELS["capped"](gpu="V100").resolve())
+    lines = [line for line in plausible.warnings(made) if "GPUs" in line]
+    assert (len(lines) == 1 and warned in lines[0]) if warned else not lines

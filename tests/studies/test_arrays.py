@@ -20,6 +20,7 @@ touch {folder}/submitted
 echo "$@" >> {folder}/submitted
 wc -l < {folder}/submitted | tr -d " "
 """
+SQUEUE = "#!/bin/sh\ncat {folder}/queued"
 SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = {size}'\n"
 ODD = ["1\u00a0GB", 'a "quoted" one', "東京", "x" * 80, "new\u2028line, k = 2"]
 """Labels with a no-break space, quotes, CJK, of the greatest length, with a line separator."""
@@ -38,7 +39,8 @@ def slurm(folder, monkeypatch):
     reads the arguments of every sbatch."""
 
     def install(size="3", most=9):
-        for name, text in (("sbatch", SBATCH), ("scontrol", SCONTROL)):
+        (folder / "queued").write_text("1_0 1_1 1_2 2_0\n")
+        for name, text in (("sbatch", SBATCH), ("scontrol", SCONTROL), ("squeue", SQUEUE)):
             (folder / name).write_text(text.format(folder=folder, size=size, most=most))
             (folder / name).chmod(0o755)
         if size is None:
@@ -95,7 +97,20 @@ def test_a_study_is_submitted_in_arrays_that_slurm_accepts_one_after_the_other(f
     (read,) = read_studies(str(folder / "study.toml"), folder / "out")
     assert [run["identity"] for run in runs] == [entry.identity for entry in read.entries]
     status = study(folder, do="status").out
-    assert status.count("queued       policy.k = ") == 4 and f"submitted as {file.stem}" in status
+    assert status.count("queued       policy.k = ") == 4 and "seed 5  submitted as 2_0\n" in status
+    again = study(folder, do="submit").out
+    assert again == "4 runs queued or running already\nnothing is left to submit\n" and len(submitted()) == 2
+
+
+def test_a_task_that_was_cancelled_before_it_began_is_planned_again(folder, study, slurm):
+    submitted = slurm("9")
+    assert study(folder, do="submit").code == 0
+    (folder / "queued").write_text("1_0 1_3 77\n")
+    status = study(folder, do="status").out
+    assert status.count("queued  ") == 2 and status.count("planned      policy.k = ") == 2
+    assert "its job 1_1 has gone" in status and "its job 1_2 has gone" in status
+    assert "2 runs queued or running already" in study(folder, do="submit").out
+    assert "--array=0-1 " in submitted()[1]
 
 
 @pytest.mark.parametrize("size", [None, "0"])
@@ -125,6 +140,16 @@ def test_where_slurm_refuses_the_second_array_the_first_is_named_with_the_comman
     subprocess.run([folder / rest[0], *rest[1:]], check=True)
     assert submitted()[1].endswith("--array=0-0 " + " ".join(rest[2:])) and "--first 3" in submitted()[1]
     assert study(folder, do="status").out.count("planned  ") == 1
+
+
+def test_where_slurm_knows_no_gpus_the_way_out_is_to_ask_for_none(folder, study, slurm):
+    slurm()
+    (folder / "sbatch").write_text(
+        "#!/bin/sh\necho 'error: Invalid generic resource (gres) specification' >&2\nexit 1\n"
+    )
+    study(folder, "--gpus", "2", do="submit").check_refused(
+        ["(gres)", "submit with --gpus 0; when it accepts"]
+    )
 
 
 def test_an_index_executes_its_run_whatever_its_label_though_the_study_has_changed(folder, study, job):

@@ -7,15 +7,15 @@ import inspect
 import io
 import re
 import sys
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpctrip.base.errors import InputError
+import hpctrip
+from hpctrip.base.errors import InputError, as_in_python
 from hpctrip.base.frames import pd
 from hpctrip.base.io import (
     check_suffix,
@@ -26,9 +26,9 @@ from hpctrip.base.io import (
     refuse_other,
     replace_file,
 )
-from hpctrip.base.text import printable
+from hpctrip.base.text import printable, unknown_name
+from hpctrip.figures.common import style
 from hpctrip.figures.common.reading import Source
-from hpctrip.figures.common.style import LOOK
 from hpctrip.record.merge import csv_bytes
 
 if TYPE_CHECKING:
@@ -56,15 +56,10 @@ class Drawing:
 
     def image(self, form: str = "png") -> bytes:
         """The picture as a file of this form: png, pdf or svg."""
-        import matplotlib
-
         made_by = f"hpctrip figure {self.figure}, numbers blake2b:{digest(csv_bytes(self.table))}"
         data = io.BytesIO()
         metadata = {_METADATA_KEY[form]: made_by} if form in _METADATA_KEY else None
-        with matplotlib.rc_context(LOOK), warnings.catch_warnings():
-            # a box stands for a letter of no font here
-            warnings.filterwarnings("ignore", "Glyph .* missing from")
-            self.picture.savefig(data, format=form, metadata=metadata)
+        self.picture.savefig(data, format=form, metadata=metadata)
         return _with_palette(data, made_by) if form == "png" else data.getvalue()
 
     _repr_png_ = image  # notebooks show it
@@ -72,6 +67,11 @@ class Drawing:
     def save(self, path: str | Path, overwrite: bool = False) -> list[str]:
         """Write the picture and, beside it, its numbers; returns what is to be printed. An earlier picture of this
         figure is replaced, and so are its numbers. Anything else raises InputError, unless it is to `overwrite`."""
+        with as_in_python():
+            return self.write(path, overwrite)
+
+    def write(self, path: str | Path, overwrite: bool) -> list[str]:
+        """As `save`, for a command line: errors name its options."""
         path, table = Path(path), csv_bytes(self.table)
         numbers = path.with_suffix(".csv")
         if not overwrite:
@@ -90,7 +90,7 @@ class Drawing:
             ours.update([made[2].decode()] if made else [])
             return made is not None and made[1].decode() == self.figure
 
-        hint = "choose another --out, or --overwrite"
+        hint = "choose another file, or --overwrite"
         refuse_other(path, is_of_this_figure, f"not a picture of the figure {self.figure}", hint)
         what = f"not the table that belongs to {path}"
         refuse_other(numbers, lambda text: digest(text) in ours, what, hint)
@@ -104,12 +104,20 @@ def _with_palette(png: io.BytesIO, made_by: str) -> bytes:
 
     data, texts = io.BytesIO(), PngInfo()
     texts.add_text("Source", made_by)
+    texts.add_text("Software", f"hpctrip {hpctrip.__version__}")
     with Image.open(png) as image:
         few = image.convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(data, "png", optimize=True, dpi=image.info["dpi"], pnginfo=texts)
     return data.getvalue()
 
 
+SIZES = (
+    click.Option(["--width"], type=click.FloatRange(1, 40), metavar="INCHES", help="Width of the picture."),
+    click.Option(
+        ["--font-size"], type=click.FloatRange(4, 40), metavar="POINTS", help="Size of its text (default: 8)."
+    ),
+)
+"""Options of every figure."""
 FIGURES: dict[str, Plot] = {}
 """{name: figure} of all figures, once `hpctrip.figures` is imported."""
 
@@ -125,14 +133,25 @@ class Plot:
     help: str
     """Its title in one line, then details."""
 
-    def __call__(self, subject: Any, **options: Any) -> Drawing:
-        """Draw it, with lines that a terminal can print. Raises InputError where it cannot be drawn of that."""
-        import matplotlib
-
-        with matplotlib.rc_context(LOOK):
+    def __call__(
+        self, subject: Any, width: float | None = None, font_size: float | None = None, **options: Any
+    ) -> Drawing:
+        """Draw it, with lines that a terminal can print, in a `width` of these inches (None: its own) and with text of
+        `font_size` points (None: 8). Raises InputError where it cannot be drawn of that."""
+        with style.sized(width, font_size or style.POINTS):
             drawing = self.draw(subject, **options)
+            style.enlarge(drawing.picture)
         lines = [printable(line, 1000) for line in drawing.lines]
         return replace(drawing, figure=self.name, lines=lines)
+
+    def converted(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Its options, named with _ for -, as its command converts them from texts. Raises InputError for one that it
+        does not have, and for a wrong value."""
+        known = {option.name or "": option for option in (*self.options, *SIZES)}
+        for name in options:
+            if name not in known:
+                raise InputError(self.name, f"has no option {name!r}", unknown_name(name, known))
+        return {name: _converted(known[name], value) for name, value in options.items()}
 
     @functools.cached_property
     def command(self) -> click.Command:
@@ -141,7 +160,7 @@ class Plot:
         out = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
         overwrite = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
         params = [
-            *(*self.source.params, *self.options),
+            *(*self.source.params, *self.options, *SIZES),
             click.Option(["--out"], type=_picture, metavar="FILE", help=out),
             click.Option(["--overwrite"], is_flag=True, help=overwrite),
         ]
@@ -161,8 +180,19 @@ class Plot:
             drawing = self(subject.what, **arguments)
             for line in drawing.lines:
                 click.echo(line)
-            for line in drawing.save(path, overwrite):
+            for line in drawing.write(path, overwrite):
                 click.echo(printable(line, 1000))
+
+
+def _converted(option: click.Option, value: Any) -> Any:
+    """The value of an option, converted as from a command line; None: its default. Raises InputError."""
+    try:
+        if option.multiple or option.nargs != 1:
+            parts = value if isinstance(value, list | tuple) else [value]
+            return tuple(option.type.convert(str(part), None, None) for part in parts)
+        return value if value is None else option.type.convert(str(value), None, None)
+    except click.BadParameter as error:
+        raise InputError(option.name or "", error.message) from None
 
 
 def _picture(name: str) -> Path:

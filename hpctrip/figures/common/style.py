@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,11 +94,56 @@ LOOK = {
 """matplotlib's settings while a figure is drawn and saved; they are restored afterwards."""
 
 
+POINTS = LOOK["font.size"]
+"""Size of text."""
+_size: ContextVar[tuple[float | None, float]] = ContextVar("_size", default=(None, 1.0))
+"""(width in inches, or None for a figure's own; size of text, relative to POINTS) of the figures drawn now."""
+
+
+@contextmanager
+def sized(width_inches: float | None = None, points: float = POINTS) -> Iterator[None]:
+    """Draw the figures of the body in this look, in this width (None: their own) and with text of this size."""
+    import matplotlib
+
+    token = _size.set((width_inches, points / POINTS))
+    try:
+        with matplotlib.rc_context(LOOK):
+            yield
+    finally:
+        _size.reset(token)
+
+
 def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
-    """An empty figure of a column's width whose parts never overlap."""
+    """An empty figure of a column's width whose parts never overlap, and which is saved as it is drawn."""
+    import matplotlib
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width_inches, height_inches), layout="constrained")
+    width, scale = _size.get()
+    picture = Figure(figsize=((width or width_inches) / scale, height_inches), layout="constrained")
+    saved = picture.savefig
+
+    def savefig(*args: Any, **options: Any) -> None:
+        with matplotlib.rc_context(LOOK), warnings.catch_warnings():
+            # a box stands for a letter of no font here
+            warnings.filterwarnings("ignore", "Glyph .* missing from")
+            saved(*args, **options)
+
+    picture.savefig = savefig  # type: ignore[method-assign]
+    return picture
+
+
+def enlarge(picture: Figure) -> None:
+    """Give a finished figure the size for which `figure` left room: all text, and the whole with it."""
+    from matplotlib.text import Text
+
+    _, scale = _size.get()
+    if scale == 1:
+        return
+    picture.set_size_inches(picture.get_size_inches() * scale)
+    for text in picture.findobj(Text):
+        text.set_fontsize(text.get_fontsize() * scale)
+    for axes in picture.axes:
+        axes.tick_params(which="both", labelsize=LOOK["xtick.labelsize"] * scale)  # also of ticks to come
 
 
 def line(i: int) -> dict[str, Any]:

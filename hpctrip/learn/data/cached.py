@@ -7,6 +7,7 @@ whose arrays differ from their digests is made again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -22,6 +23,7 @@ import platformdirs
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import digest, named_path, replace_file
+from hpctrip.base.process import launched_rank
 from hpctrip.config.sources import digest_of_files
 from hpctrip.learn.task import Dataset
 
@@ -31,8 +33,27 @@ _logger = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """The folder of prepared data: $HPCTRIP_CACHE, or the user's cache folder. Raises InputError for a user who has
-    neither, as in a container with a user id of its own, or where HPCTRIP_CACHE names no folder."""
+    """The folder to which prepared data are written: `_usual_dir()`, or in a home folder that is read-only, as in some
+    jobs, one of this user in the temporary folder. Raises InputError as `_usual_dir`."""
+    usual = _usual_dir()
+    there = next(folder for folder in (usual, *usual.parents) if folder.exists())
+    if os.environ.get("HPCTRIP_CACHE") or os.access(there, os.W_OK):
+        return usual
+    return _temporary_dir(usual)
+
+
+@functools.cache
+def _temporary_dir(usual: Path) -> Path:
+    folder = Path(tempfile.gettempdir(), f"hpctrip-{os.getuid()}")
+    if launched_rank() == 0:
+        text = "%s cannot be written: prepared data go to %s; HPCTRIP_CACHE names a folder that lasts"
+        _logger.warning(text, usual, folder)
+    return folder
+
+
+def _usual_dir() -> Path:
+    """$HPCTRIP_CACHE, or the user's cache folder. Raises InputError for a user who has neither, as in a container with
+    a user id of its own, or where HPCTRIP_CACHE names no folder."""
     if named := os.environ.get("HPCTRIP_CACHE"):
         return named_path(named, "HPCTRIP_CACHE")
     with suppress(RuntimeError):
@@ -53,9 +74,10 @@ def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, 
     again. Raises InputError where the cache cannot be written, and whatever `build` raises.
     """
     text = json.dumps(settings, indent=1, sort_keys=True)
-    folder = cache_dir() / name / hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
-    if _is_sound(folder):
-        return folder
+    digest_of_settings = hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+    for cache in (_usual_dir(), cache_dir()):
+        if _is_sound(folder := cache / name / digest_of_settings):
+            return folder
     import filelock  # heavy: it imports asyncio
 
     try:

@@ -25,7 +25,7 @@ from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid.signals import HIGHEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.series import Column, joined, rows_of
-from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.sites import SitePlacement, numbered
 from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
 from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, time_column
 
@@ -93,7 +93,8 @@ class FileSignal(SignalModel):
         wanted = sites.labels(self.site_column)
         for site, name in enumerate(wanted):
             if name not in names:
-                problem = f"site {site} is in {name!r}, of which there are no data"
+                site = numbered(site, sites.columns().get("name", ()))
+                problem = f"{site} is in {name!r}, of which there are no data"
                 raise InputError(
                     f"{table}.site_column = {self.site_column!r}", problem, unknown_name(name, names)
                 )

@@ -63,6 +63,17 @@ class GridSignal:
             calendar=calendar,
         )
 
+    def with_own(self, values: np.ndarray) -> GridSignal:
+        """The signal in which sites have these values of their own, which never change, [N]; NaN: as before."""
+        own = ~np.isnan(values)
+        numbers, zone = np.unique(values[own], return_inverse=True)
+        names, series = [f"{number:g} per kWh" for number in numbers], [*map(Signal.constant, numbers)]
+        if own.all():
+            return GridSignal(names, series, zone, synthetic=False)
+        zones = self.zone + len(numbers)
+        zones[own] = zone
+        return replace(self, names=[*names, *self.names], series=[*series, *self.series], zone=zones)
+
     @property
     def is_known(self) -> bool:
         """Whether there are data."""

@@ -7,18 +7,19 @@ operating_points.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.inputs import resolved, validate
 from hpctrip.sim.sites import Sites, known
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
@@ -80,20 +81,44 @@ class Throughput(Component):
         idle_w = self.gpus_on(power_fraction, *size) * one_w * self.pue
         return np.minimum(idle_w, self.busy_w(power_fraction, *size))
 
+    def keys_of_gpu(self, name: str) -> dict[str, Any]:
+        """The keys by which this hardware has the GPU of this name instead. InputError where it knows none by name."""
+        problem = f"throughput.kind = {self.kind!r} knows no GPU by its name"
+        raise InputError(f"gpu = {name!r}", problem, 'use throughput.kind = "capped", "clocks" or "curve"')
+
+    def with_gpu(self, name: str) -> Self:
+        """This hardware with the GPU of a name. InputError where there is none of this name."""
+        tables = {key: value for key, value in resolved(self).items() if key != "kind"}
+        return validate(tables | self.keys_of_gpu(name), type(self)).resolve()
+
 
 @dataclass(frozen=True)
 class Hardware:
-    """The hardware of N sites, which may have unlike numbers of GPUs. Values of a component are checked here."""
+    """The hardware of N sites, which may have unlike GPUs. Values of a component are checked here."""
 
     model: Throughput
-    """One site of the usual number of GPUs."""
+    """One site of the usual number and kind of GPUs."""
     size: np.ndarray
     """GPUs of each site relative to the usual number, [N]."""
+    speed: np.ndarray | None = None
+    """Training speed of each site at full power, relative to that of the usual number of GPUs, [N]; None: its size."""
+    contract_w: np.ndarray | None = None
+    """Power of each site at P = 1, [N]; None: `model.site_w` of each GPU."""
+    others: Sequence[tuple[Throughput, np.ndarray]] = ()
+    """Models of other kinds of GPUs, each with the sites that have them, [N] bool."""
 
     @classmethod
-    def of(cls, model: Throughput, columns: Mapping[str, np.ndarray], num_sites: int, place: str) -> Hardware:
-        """The hardware of sites with these columns (`SitePlacement.columns`). InputError at `place`, their table, for
-        an invalid number of GPUs."""
+    def of(
+        cls,
+        model: Throughput,
+        columns: Mapping[str, np.ndarray],
+        num_sites: int,
+        place: str,
+        seconds_per_sample: float,
+    ) -> Hardware:
+        """The hardware of sites with these columns (`SitePlacement.columns`); a sample takes `seconds_per_sample` at a
+        site of the usual number of GPUs. InputError at `place`, the sites' table, for an invalid number of GPUs, and
+        for a GPU that is not known."""
         num_gpus = known(columns, "num_gpus", np.full(num_sites, float(model.num_gpus)))
         if model.whole_gpus and len(parts := num_gpus[num_gpus % 1 > 0]):
             problem = (
@@ -101,22 +126,39 @@ class Hardware:
             )
             raise InputError(place, problem, "give whole numbers in the column gpus")
         what = "the relative numbers of GPUs"
-        return cls(model, numbers(num_gpus / model.num_gpus, (num_sites,), 1e-9, 1e9, place, what))
+        size = numbers(num_gpus / model.num_gpus, (num_sites,), 1e-9, 1e9, place, what)
+        speed = contract_w = None
+        if "seconds_per_sample" in columns:
+            speed = seconds_per_sample / known(columns, "seconds_per_sample", seconds_per_sample / size)
+        gpus = columns.get("gpu", np.full(num_sites, ""))
+        with faults_at(place):
+            others = [(model.with_gpu(name), gpus == name) for name in np.unique(gpus[gpus != ""]).tolist()]
+        hardware = cls(model, size, speed, None, others)
+        if "contract_w" in columns:
+            contract_w = known(columns, "contract_w", hardware.site_w)
+        return replace(hardware, contract_w=contract_w)
 
     @property
     def site_w(self) -> np.ndarray:
         """Power of each site at P = 1, [N]."""
-        return self.model.site_w() * self.size
+        return self._gpus_w if self.contract_w is None else self.contract_w
+
+    @property
+    def full_power_w(self) -> np.ndarray:
+        """Power of each site whose GPUs all run at full speed, [N]."""
+        return self._each("full_power_w") * self.size
 
     @property
     def mean_full_power_w(self) -> float:
         """Power of a site whose GPUs all run at full speed, the mean of the sites."""
+        if self.others:
+            return float(self.full_power_w.mean())
         return self.model.full_power_w() * float(self.size.mean())
 
     @property
     def full_speed(self) -> np.ndarray:
         """Training speed of each site at full power, relative to that of the usual number of GPUs, [N]."""
-        return self.size
+        return self.size if self.speed is None else self.speed
 
     def work_s(self, num_visits: np.ndarray, seconds_per_sample: float) -> np.ndarray:
         """c_i: seconds that the sites need at full power to train on `num_visits` samples [N]; a sample takes
@@ -126,19 +168,42 @@ class Hardware:
     def throughput(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> np.ndarray:
         """Throughput fraction of `sites` with this power [n], relative to full power, [n]; 0 without power. InputError
         where it is no fraction."""
-        place, what = config_key("throughput", self.model), "the throughput fractions"
-        fraction = self.model.fraction(power_fraction, *self._own(sites))
-        return np.where(
-            power_fraction > 0, numbers(fraction, power_fraction.shape, 0.0, 1.0, place, what), 0.0
-        )
+        fraction = self._asked("fraction", power_fraction, sites, 1.0, "the throughput fractions")
+        return np.where(power_fraction > 0, fraction, 0.0)
 
     def draw_w(self, power_fraction: np.ndarray, sites: Sites = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """(busy, waiting) watts of `sites` with this power [n], [n] each. InputError where they are no watts."""
-        place, shape, own = config_key("throughput", self.model), power_fraction.shape, self._own(sites)
-        busy_w, waiting_w = (w(power_fraction, *own) for w in (self.model.busy_w, self.model.waiting_w))
-        busy_w = numbers(busy_w, shape, 0.0, _MAX_W, place, "the watts of busy sites")
-        waiting_w = numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
-        return (busy_w, waiting_w) if own else (busy_w * self.size[sites], waiting_w * self.size[sites])
+        busy_w = self._asked("busy_w", power_fraction, sites, _MAX_W, "the watts of busy sites")
+        waiting_w = self._asked("waiting_w", power_fraction, sites, _MAX_W, "the watts of waiting sites")
+        if self._own(sites):
+            return busy_w, waiting_w
+        return busy_w * self.size[sites], waiting_w * self.size[sites]
+
+    def _asked(self, name: str, power: np.ndarray, sites: Sites, most: float, what: str) -> np.ndarray:
+        """The function `name` of the models of `sites` with this power [n]: numbers from 0 to `most`, [n]."""
+        if self.contract_w is not None:  # of which the GPUs may need only a part
+            needed_w = np.minimum(power * self.contract_w[sites], self.full_power_w[sites])
+            power = needed_w / self._gpus_w[sites]
+        place, own = config_key("throughput", self.model), self._own(sites)
+        values = numbers(getattr(self.model, name)(power, *own), power.shape, 0.0, most, place, what)
+        for model, is_of in self.others:
+            if (these := is_of[sites]).any():
+                here = getattr(model, name)(power[these], *(size[these] for size in own))
+                values = values.copy()
+                values[these] = numbers(here, here.shape, 0.0, most, place, what)
+        return values
+
+    def _each(self, name: str) -> np.ndarray:
+        """What the function `name` of the model of each site says, [N]."""
+        values = np.full(len(self.size), getattr(self.model, name)())
+        for model, is_of in self.others:
+            values[is_of] = getattr(model, name)()
+        return values
+
+    @property
+    def _gpus_w(self) -> np.ndarray:
+        """Power of each site at P = 1 without a contract, [N]."""
+        return self._each("site_w") * self.size
 
     def _own(self, sites: Sites) -> tuple[np.ndarray, ...]:
         """The sizes of `sites` [n] where their numbers of GPUs count in the component's functions, else nothing."""
@@ -262,6 +327,10 @@ class Capped(Throughput):
         """All GPUs from the smallest cap on, proportionally fewer below."""
         of_smallest_cap = np.asarray(power_fraction, dtype=np.float64) / self._points[0][0]
         return self.num_gpus * np.minimum(of_smallest_cap, 1)
+
+    def keys_of_gpu(self, name: str) -> dict[str, Any]:
+        """The curve of this name."""
+        return {} if name == self.gpu else {"gpu": name, "curve": None}
 
     @property
     def _points(self) -> list[Point]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib.resources import as_file, files
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -111,6 +111,12 @@ class Clocks(OperatingPoints):
         """The same with the model's idle power where none is set."""
         return super().resolve().with_defaults(idle_w=self.gpu.idle_w)
 
+    def keys_of_gpu(self, name: str) -> dict[str, Any]:
+        """The model of this name, with its idle power where none is set."""
+        if name == self.gpu.kind:
+            return {}
+        return {"gpu": {"kind": name}, "idle_w": None if self.idle_w == self.gpu.idle_w else self.idle_w}
+
     def points(self) -> Points:
         """One point for each clock of the model."""
         x = self.gpu.frequencies
@@ -140,6 +146,10 @@ class Curve(OperatingPoints):
         if self.gpu is not None and self.path is not None:
             raise ValueError("gpu and path exclude each other: a table of the package, or your own")
         return self
+
+    def keys_of_gpu(self, name: str) -> dict[str, Any]:
+        """The built-in table of this name."""
+        return {"gpu": name, "path": None}
 
     def points(self) -> Points:
         """The rows of the table. InputError names the file and the line that is wrong."""

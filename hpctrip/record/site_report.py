@@ -1,0 +1,144 @@
+"""What each site of a run did and spent, from the recorded tables: as numbers, and as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.frames import pd
+from hpctrip.base.io import json_text
+from hpctrip.base.text import aligned, printable
+from hpctrip.base.units import HOUR_S, figures, unit_of
+from hpctrip.record.merge import csv_bytes, latex_table
+from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
+from hpctrip.sim.quantities import ACTIVITIES, QUANTITIES, Quantity
+from hpctrip.sim.rounds import Status
+from hpctrip.sim.sites import FACT
+
+DOING = ("computing", "sending", "waiting", "given up", "away")
+"""What a site does between the start of a flight and the next."""
+STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
+
+
+def by_site(run: Run) -> pd.DataFrame:
+    """The table of sites [N] with what each did and spent, in SI units: how often it was in the cohort
+    (rounds_in_cohort, participation_fraction) and its straggler (rounds_straggler, straggler_fraction, and its times
+    then, straggler_compute_s and straggler_comm_s); its time by activity (computing_s, ...); and what it spent
+    (energy_j, carbon_g, cost), without the columns of which nothing is recorded."""
+    cohorts, rounds, bars, num_sites = run.cohorts, run.rounds, bars_of(run), len(run.sites)
+    cohorts = cohorts.assign(energy_j=cohorts[[*ACTIVITIES]].sum(axis=1, skipna=False))
+
+    def total(sites: pd.Series, amounts: pd.Series) -> np.ndarray:
+        return np.bincount(sites, amounts.astype(float), num_sites).astype(float)  # NaN: not known in a round
+
+    columns = {
+        "rounds_in_cohort": cohorts.drop_duplicates(["round", "site"])["site"].value_counts(),
+        "rounds_straggler": rounds["straggler"].value_counts(),
+    }
+    columns = {name: counts.reindex(run.sites["site"], fill_value=0) for name, counts in columns.items()}
+    columns["participation_fraction"] = columns["rounds_in_cohort"] / len(rounds)
+    columns["straggler_fraction"] = columns["rounds_straggler"] / len(rounds)
+    columns |= {name: total(rounds["straggler"], rounds[name]) for name in STRAGGLER}
+    for doing in DOING[:-1]:
+        those = bars[bars["doing"] == doing]
+        columns[seconds_of(doing)] = total(those["site"], HOUR_S * (those["end_h"] - those["start_h"]))
+    spent = [name for name in (quantity.column for quantity in QUANTITIES) if cohorts[name].notna().any()]
+    columns |= {name: total(cohorts["site"], cohorts[name]) for name in spent}
+    return run.sites.assign(**{name: np.asarray(values) for name, values in columns.items()})
+
+
+def seconds_of(doing: str) -> str:
+    """The column of `by_site` with the seconds of an activity."""
+    return f"{doing.replace(' ', '_')}_s"
+
+
+def table_of(run: Run, report: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """The report for people: the heads of its columns, and a row of texts for each site and, last, for all of them."""
+    columns: dict[str, list[str]] = {}
+
+    def add(head: str, name: str, factor: float) -> None:
+        columns[head] = [figures(value / factor) for value in (*report[name], report[name].sum(skipna=False))]
+
+    def share(head: str, name: str) -> None:
+        columns[head] = [*(f"{fraction:.0%}" for fraction in report[name]), ""]
+
+    columns["rounds"] = [f"{number:,}" for number in (*report["rounds_in_cohort"], len(run.rounds))]
+    share("of all", "participation_fraction")
+    for doing in DOING[:-1]:
+        if doing != "given up" or report[seconds_of(doing)].any():
+            add(f"{doing} h", seconds_of(doing), HOUR_S)
+    for what, quantity in spent_in(report).items():
+        factor, unit = unit_in(run, report, quantity)
+        add(f"{what} {unit}", quantity.column, factor)
+    share("straggler", "straggler_fraction")
+    for name in (name for name in report if name.startswith(FACT)):
+        texts = (f"{cell:.10g}" if isinstance(cell, float) else printable(cell, 24) for cell in report[name])
+        columns[name.removeprefix(FACT)] = [*texts, ""]
+    names = [*(printable(name, 24) for name in run.site_names), "all sites"]
+    return ["site", *columns], [list(row) for row in zip(names, *columns.values(), strict=True)]
+
+
+def spent_in(report: pd.DataFrame) -> dict[str, Quantity]:
+    """{heading: quantity} of the quantities that are columns of a report."""
+    headings = dict(zip(QUANTITIES, ("energy", "CO2", "cost"), strict=True))
+    return {text: quantity for quantity, text in headings.items() if quantity.column in report}
+
+
+def unit_in(run: Run, report: pd.DataFrame, quantity: Quantity) -> tuple[float, str]:
+    """The unit, as of `unit_of`, in which people read what the sites of a report spent."""
+    largest, currency = report[quantity.column].abs().max(), str(run.setting("accounts.currency", ""))
+    return unit_of(largest, quantity.unit, currency)
+
+
+def rendered(runs: Sequence[ResultsFile], form: str) -> str:
+    """The reports of runs as text: aligned columns, or of the form json, csv or latex (a table of booktabs). InputError
+    where one has no finished round, or no sites."""
+    for run in runs:
+        if not isinstance(run, Run) or run.rounds.empty:
+            problem = (
+                "holds no finished round" if isinstance(run, Run) else "is of a cluster, which has no sites"
+            )
+            raise InputError(str(run.path), problem, "leave out --sites")
+        if faults := run.schema_faults() or [*run.structure_faults()]:
+            raise InputError(faults=faults)
+    if form == "json":
+        return json_text(
+            {"runs": [{"path": run.path, "sites": by_site(run).to_dict("records")} for run in runs]}
+        )
+    if form == "csv":
+        reports = [by_site(run).assign(**({"path": str(run.path)} if len(runs) > 1 else {})) for run in runs]
+        return csv_bytes(pd.concat(reports, ignore_index=True)).decode().rstrip("\n")
+    lines: list[str] = []
+    for run in runs:
+        made_up = [name for name in ("data", "power") if run.meta[f"synthetic_{name}"]]
+        synthetic = ", ".join([*made_up, *run.meta["synthetic_signals"]])
+        title = printable(f"{run.path}{f': synthetic {synthetic}' if synthetic else ''}; simulated time")
+        table = table_of(run, by_site(run))
+        lines += [f"% {title}", *latex_table(*table)] if form == "latex" else [title, *aligned(*table)]
+    return "\n".join(lines)
+
+
+def bars_of(run: Run) -> pd.DataFrame:
+    """The activities of the sites, one row each: site, round (in which the flight started), doing (of DOING), start_h,
+    end_h. Those of less than a microsecond are rounding errors and are left out."""
+    flights = run.flights.sort_values(["site", "start_s"])
+    start_s, status = flights["start_s"], flights["status"]
+    again_s = start_s.groupby(flights["site"]).shift(-1)
+    free_s = np.fmin(flights["end_s"].fillna(run.rounds["clock_s"].iloc[-1]), again_s)
+    computed_s, sent_s = np.fmin(flights["computed_s"], free_s), np.fmin(flights["sent_s"], free_s)
+    used = status.isin([Status.ARRIVED, Status.UNDER_WAY])
+    parts = {
+        "computing": (used, start_s, computed_s),
+        "sending": (used, computed_s, sent_s),
+        "waiting": (used, sent_s, free_s),
+        "given up": (~used & (status != Status.OUT), start_s, free_s),
+        "away": (status == Status.OUT, start_s, free_s),
+    }
+    tables = []
+    for doing, (those, from_s, until_s) in parts.items():
+        times = {"doing": doing, "start_h": from_s / HOUR_S, "end_h": until_s / HOUR_S}
+        tables.append(flights[["site", "round"]].assign(**times)[those & (until_s - from_s > 1e-6)])
+    return pd.concat(tables, ignore_index=True)

@@ -1,0 +1,67 @@
+"""CONTRIBUTING's recipes work to the letter, in a copy of the source tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RECIPES = re.findall(
+    r'^```python title="(.+?)"\n(.*?)^```', (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
+)
+CONTRACTS = {
+    "tests/sim/test_policies.py": "nearest",
+    "tests/sim/test_power.py": "ramp",
+    "tests/sim/test_network.py": "every_kind and uniform",
+    "tests/figures/test_plot.py": "never_evaluated and arrivals",
+}
+"""{file of contract tests: what chooses those of the new component}."""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the tree, with the new components."""
+    tree = tmp_path_factory.mktemp("recipes")
+    for name in ("hpctrip", "tests"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    for name, text in RECIPES:
+        with (tree / "hpctrip" / name).open("a") as file:
+            file.write(f"\n\n{text}" if file.tell() else text)
+    return tree
+
+
+def python(tree, *words):
+    """What `python -m WORDS` prints in the copy; every error fails."""
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    words = [sys.executable, "-m", *words]
+    ended = subprocess.run(words, cwd=tree, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_what_is_added_by_the_recipes_is_run_and_drawn(tree):
+    assert len(RECIPES) == 4
+    kinds = (
+        "policy={kind='nearest',k=3}",
+        "power.kind=ramp",
+        "network={kind='uniform'}",
+        "stop.max_rounds=2",
+    )
+    lines = [word for line in kinds for word in ("-o", line)]
+    python(tree, "hpctrip", "run", "smoke", *lines, "--out", "run.h5")
+    assert "6 updates arrived" in python(tree, "hpctrip", "plot", "arrivals", "run.h5")
+    assert "nearest" in python(tree, "hpctrip", "show", "run.h5")
+
+
+@pytest.mark.parametrize("file", CONTRACTS)
+def test_the_contract_tests_cover_it_without_a_change(file, tree):
+    assert re.search(
+        r"\b[1-9]\d* passed", python(tree, "pytest", "-q", "-n", "0", file, "-k", CONTRACTS[file])
+    )
