@@ -18,6 +18,7 @@ from hpctrip.learn.server import SERVERS, Server, elementwise
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts
+from hpctrip.sim.arrivals import ROUNDS, Events, Rounds
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.forecast import FORECASTS, Forecast, Observations
 from hpctrip.sim.grid.signals import SIGNALS, GridSignal, SignalModel
@@ -42,6 +43,7 @@ __all__ += ["SIGNALS", "Calendar", "GridSignal", "SignalModel"]
 __all__ += ["FORECASTS", "Forecast", "Observations"]
 __all__ += ["OBJECTIVES", "CostAware", "Objective"]
 __all__ += ["POLICIES", "Decision", "DynamicCount", "History", "Policy", "PowerToCost"]
+__all__ += ["ROUNDS", "Events", "Rounds"]
 __all__ += ["WORKLOADS", "Dataset", "Task", "Workload"]
 __all__ += ["COMPRESSIONS", "PARTITIONS", "SERVERS", "Compression", "Partition", "Server", "elementwise"]
 __all__ += ["CALLBACKS", "Callback", "RoundRow", "RunFacts"]

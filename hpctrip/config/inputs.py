@@ -99,7 +99,7 @@ def validate(tables: Tables, root: type[C]) -> C:
     try:
         return root.model_validate(tables)
     except ValidationError as error:
-        if command := _other_command(tables, root):
+        if command := other_command(tables, root):
             raise InputError("the input", "is that of another command", f"hpctrip {command} FILE") from None
         raise InputError(faults=_one_per_place(_fault(root, detail) for detail in error.errors())) from None
 
@@ -112,7 +112,7 @@ _TABLES = {
 """{command: some tables that only its input has}."""
 
 
-def _other_command(tables: Tables, root: type[Component]) -> str:
+def other_command(tables: Tables, root: type[Component]) -> str:
     """The command whose input this is; empty if it is that of `root`, or cannot be told."""
     command, own = max(_TABLES.items(), key=lambda item: len(item[1] & tables.keys()))
     return "" if own <= root.model_fields.keys() or not own & tables.keys() else command

@@ -134,3 +134,33 @@ class FedAdam(Server):
         first.mul_(self.beta1).add_(update, alpha=1 - self.beta1)
         second.mul_(self.beta2).addcmul_(update, update, value=1 - self.beta2)
         return (params.double() + self.lr * first / (second.sqrt() + self.tau)).float()
+
+
+@SERVERS.add
+class DelayedNesterov(Server):
+    """Nesterov's momentum that moves only at every `buffer`-th step, on the mean of the updates since (Async Local-SGD,
+    arXiv 2401.09135: delayed Nesterov with momentum activation 0), for rounds of single updates."""
+
+    kind = "delayed-nesterov"
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """Weight of the past updates."""
+    buffer: int = Field(32, ge=1)
+    """N: steps between two changes of the momentum; each update counts 1 / N at once."""
+
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """The momentum, the sum of the updates since it moved, and their number, which is the same everywhere."""
+        return _zeros(3, num_params)
+
+    @elementwise
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """w += lr u / N; at every N-th step m = beta m + (sum of u) / N and w += lr (beta m + u / N)."""
+        moved, added, count = slots
+        added.add_(update)
+        count.add_(1)
+        change = update / self.buffer
+        if count[0] == self.buffer:
+            moved.mul_(self.momentum).add_(added, alpha=1 / self.buffer)
+            change = change.add_(moved, alpha=self.momentum)
+            added.zero_()
+            count.zero_()
+        return (self.lr * change).add_(params).float()

@@ -47,7 +47,7 @@ def first_rounds(aggregator: Aggregator, num_rounds: int) -> list[PlannedRound]:
     while len(rounds) < num_rounds and not state.stop_reason:
         draft, assignment = aggregator.begin(state)
         blocks, hosts = assignment.blocks, assignment.block_hosts
-        visits = draft.local_work * num_visits[draft.cohort]
+        visits = assignment.local_work * num_visits[draft.cohort]
         # no round has been measured yet, so its work is that of the model, on a device of the usual size
         outcome = Outcome.assumed(draft.work_s[draft.cohort] * draft.world.hardware.full_speed[draft.cohort])
         state, row = aggregator.simulation.finish(draft, outcome)

@@ -27,8 +27,8 @@ class Assignment:
     visited: np.ndarray
     """[k] int64: samples that each site has visited in earlier rounds; 0 where no pass goes on from round to round."""
     evaluate: bool
-    local_work: int = 1
-    """Length of a site's training, as a multiple of what [train] says."""
+    local_work: np.ndarray
+    """[k] int64: length of each site's training, as a multiple of what [train] says."""
     ended: Sequence[int] = ()
     """Positions of the flights of earlier rounds that end in this one: hosts have kept their updates."""
 

@@ -129,6 +129,18 @@ def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     return table.replace("> ", "$>$ ").splitlines()  # > is another sign in some fonts
 
 
+def tex(text: str) -> str:
+    """A text as LaTeX prints it."""
+    words = {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        ">": "$>$",
+        "<": "$<$",
+    }
+    return "".join(words.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
+
+
 def csv_bytes(table: pd.DataFrame | Mapping[str, np.ndarray], with_header: bool = True) -> bytes:
     """Format the columns of a table as UTF-8 CSV. Numbers keep all digits; NaN is an empty cell.
 

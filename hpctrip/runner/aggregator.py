@@ -90,7 +90,7 @@ class Aggregator:
             block_hosts=hosts,
             visited=visited[draft.cohort],
             evaluate=self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds),
-            local_work=draft.local_work,
+            local_work=times.flights.local_work,
             ended=ended.tolist(),
         )
 

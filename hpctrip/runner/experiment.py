@@ -144,7 +144,7 @@ class Experiment(Component):
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
-        self.rounds.check(self.timing)
+        self.rounds.check(self.timing, self.faults)
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 

@@ -252,11 +252,11 @@ class Host:
         self, assignment: Assignment, params: torch.Tensor, start: torch.Tensor, tally: Tally
     ) -> Iterator[tuple[int, SiteUpdate]]:
         """Train this rank's blocks. (position, update) of those that arrive in this round; the others are kept."""
-        round, times = assignment.round, assignment.local_work
+        round, times = assignment.round, assignment.local_work.tolist()
         hosted = assignment.hosted(self.ranks.rank - self.ranks.hosts.start)
         cohort, visited = assignment.cohort.tolist(), assignment.visited.tolist()
         # All visits first: computed between two small sites, with cold caches, each takes much longer.
-        visits = [[self.visits(cohort[i], round, times, visited[i]) for i in block] for block in hosted]
+        visits = [[self.visits(cohort[i], round, times[i], visited[i]) for i in block] for block in hosted]
         for block, block_visits in zip(hosted, visits, strict=True):
             self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
             sites = [cohort[i] for i in block]

@@ -9,18 +9,23 @@ flights.
 from __future__ import annotations
 
 import heapq
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.identity import Added
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes, State
-from hpctrip.sim.policies.base import Decision
+from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.timing import Timing
+from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World, checked_length_s
 
 
@@ -29,6 +34,21 @@ class Rounds(Component):
 
     leaves_flights: ClassVar[bool] = True
     """Whether updates may arrive in a later round than that in which their sites start."""
+
+    work_by_speed: Added[int | None] = Field(None, ge=1, le=MOST_LOCAL_WORK)
+    """H: local work of the fastest site at full power. The others train as much of it as they can in that time with the
+    power that they are believed to have now, at least 1: ceil(H T_i min(c) / c_i) (DyLU, arXiv 2401.09135). Absent: as
+    the policy says."""
+
+    def with_local_work(self, decision: Decision, view: SiteView) -> Decision:
+        """The decision of a policy with the local work of its sites."""
+        if self.work_by_speed is None:
+            return decision
+        fastest_s = view.work_s[view.work_s > 0].min(initial=np.inf)
+        with np.errstate(divide="ignore"):  # a site without samples has no work
+            share = np.minimum(view.throughput_fraction * fastest_s / view.work_s, 1.0)[decision.cohort]
+        work = np.ceil(self.work_by_speed * share * (1 - 1e-12)).astype(np.int64)
+        return replace(decision, local_work=np.maximum(work, 1))
 
     def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
         """The round after `state`: its flights, what becomes of them in it, and its length. `work_s` is c_i of all
@@ -39,7 +59,11 @@ class Rounds(Component):
         """Factors in [0, 1] for the weights p_i of updates of this age in rounds, [f]."""
         return np.ones(len(age))
 
-    def check(self, timing: Timing) -> None:
+    def is_too_old(self, age: int) -> bool:
+        """Whether an update of this age in rounds is given up when it comes."""
+        return False
+
+    def check(self, timing: Timing, faults: Faults) -> None:
         """InputError where a flight would have no time of its own, which it needs in order to end in another round."""
         if self.leaves_flights and (timing.clock, timing.compute) != ("straggler", "modelled"):
             raise InputError(
@@ -68,6 +92,96 @@ class Synchronous(Rounds):
 SYNCHRONOUS = Synchronous()
 
 
+class Asynchronous(Rounds):
+    """Base of the kinds in which updates may arrive in a later round. An update that s rounds have overtaken weighs
+    (1 + s)^-staleness_exponent of what it would have weighed in time."""
+
+    staleness_exponent: float = Field(0.5, ge=0, le=10)
+    """0.5: 1 / sqrt(1 + s) (FedBuff, arXiv 2106.06639, Sec. 3). 0: an old update weighs as a new one."""
+    max_staleness: int | None = Field(None, ge=0)
+    """Updates that more rounds have overtaken are given up when they come; absent: none."""
+
+    def discounts(self, age: np.ndarray) -> np.ndarray:
+        """(1 + s)^-a, [f]."""
+        return (1.0 + age) ** -self.staleness_exponent
+
+    def is_too_old(self, age: int) -> bool:
+        """Whether it is beyond `max_staleness`."""
+        return self.max_staleness is not None and age > self.max_staleness
+
+
+@ROUNDS.add
+class Quorum(Asynchronous):
+    """A round ends when `num` of the updates that start in it have arrived, or after a grace time for the others. Those
+    that come later count in the round in which they come, as do those of earlier rounds that come in this one.
+
+    Where fewer of them arrive, the round ends when none of them is awaited any more. Where no site can start, as all
+    that the policy chose are under way, it ends with the first update.
+    """
+
+    kind = "quorum"
+    num: int = Field(10, ge=1)
+    """K: updates of its own that a round waits for."""
+    grace_s: Seconds = Field(0.0, ge=0)
+    """Seconds for which the round waits for the others when K have arrived."""
+
+    def check(self, timing: Timing, faults: Faults) -> None:
+        """Besides, InputError where the grace is no shorter than the deadline, after which nothing can come."""
+        super().check(timing, faults)
+        if faults.deadline_s is not None and self.grace_s >= faults.deadline_s:
+            problem = f"is not below faults.deadline_s = {faults.deadline_s:g}, when all is over"
+            raise InputError(f"rounds.grace_s = {self.grace_s:g}", problem, "lower it")
+
+    def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
+        """The cohort starts at the beginning, as far as it is idle."""
+        events = Events(world, state, decision, work_s, self)
+        awaited = events.start(decision.cohort)
+        missing, until_s = min(self.num, awaited), np.inf
+        while flight := events.next_end(until_s):
+            fate = events.receive(flight)
+            if not awaited:  # none of this round's own
+                break
+            if flight.version == state.round:
+                awaited -= 1
+                missing -= fate == Status.ARRIVED
+                if missing <= 0:
+                    until_s = min(until_s, events.clock_s + self.grace_s)
+                if not awaited:
+                    break
+        return events.times()
+
+
+@ROUNDS.add
+class Buffered(Asynchronous):
+    """A round ends with every `num`th update, whichever site it is from (FedBuff, arXiv 2106.06639). Meanwhile up to
+    `concurrency` sites are under way: when an update arrives, the next idle site in the policy's order starts."""
+
+    kind = "buffered"
+    num: int = Field(10, ge=1)
+    """K: updates that are averaged in a round."""
+    concurrency: int = Field(30, ge=1)
+    """Sites under way at a time, as far as the policy chooses so many."""
+
+    @model_validator(mode="after")
+    def _check_num(self) -> Self:
+        if self.num > self.concurrency:
+            raise ValueError(
+                f"num = {self.num} is above concurrency = {self.concurrency}, the sites under way"
+            )
+        return self
+
+    def times(self, world: World, state: State, decision: Decision, work_s: np.ndarray) -> RoundTimes:
+        """Free places are filled at the beginning and after every update but the last."""
+        events = Events(world, state, decision, work_s, self)
+        missing = self.num
+        while missing:
+            events.start(decision.cohort, self.concurrency - len(events.under_way))
+            if (flight := events.next_end()) is None:
+                break
+            missing -= events.receive(flight) == Status.ARRIVED
+        return events.times()
+
+
 @dataclass
 class Flight:
     """One of the `Flights`, while a round is being simulated."""
@@ -94,9 +208,14 @@ class Events:
     a round when the kind of rounds receives it.
     """
 
-    def __init__(self, world: World, state: State, decision: Decision, work_s: np.ndarray):
-        """`work_s` is c_i of all sites [N] with the local work of the decision."""
-        self._world, self._state, self._decision, self._work_s = world, state, decision, work_s
+    def __init__(
+        self, world: World, state: State, decision: Decision, work_s: np.ndarray, rounds: Rounds | None = None
+    ):
+        """`work_s` is c_i of all sites [N] with the local work of the decision; `rounds` tells which updates are too
+        old (default: none)."""
+        self._rounds = rounds or SYNCHRONOUS
+        self._world, self._state, self._work_s = world, state, work_s
+        self._local_work = decision.work_s(np.ones(len(world), dtype=np.int64))
         self._wan = cache(lambda version: world.faults.wan(version + 1, len(world), world.seed))
         self.clock_s = state.clock_s
         """Simulated time of the last event."""
@@ -116,10 +235,10 @@ class Events:
         """Flights that have not been received: those of earlier rounds first."""
         return [flight for flight in (*self._earlier, *self._started) if flight.status == Status.UNDER_WAY]
 
-    def start(self, sites: np.ndarray) -> int:
-        """Let those of `sites` start now that have no flight under way and have not started in this round. Returns the
-        number of those that do: sites that are out are not asked."""
-        sites = np.array([site for site in sites.tolist() if site not in self._busy], dtype=np.int64)
+    def start(self, sites: np.ndarray, most: int | None = None) -> int:
+        """Let those of `sites` start now, the first `most` of them, that have no flight under way and have not started
+        in this round. Returns the number of those that do: sites that are out are not asked."""
+        sites = np.array([site for site in sites.tolist() if site not in self._busy][:most], dtype=np.int64)
         if not len(sites):
             return 0
         self._busy.update(sites.tolist())
@@ -129,19 +248,23 @@ class Events:
         alone_s = self._world.transfers(self.clock_s, sites).alone_s
         comm_s = np.where(np.isfinite(compute_s), np.nan, alone_s)  # known when it has computed
         status = np.where(asked, Status.UNDER_WAY, Status.OUT)
-        version, work = self._state.round, self._decision.local_work
-        for site, *own_s, fate in zip(
-            *map(np.ndarray.tolist, (sites, compute_s, comm_s, status)), strict=True
+        work = self._local_work[sites]
+        for site, *own_s, times, fate in zip(
+            *map(np.ndarray.tolist, (sites, compute_s, comm_s, work, status)), strict=True
         ):
-            flight = Flight(site, version, self.clock_s, *own_s, work, fate)
+            flight = Flight(site, self._state.round, self.clock_s, *own_s, times, fate)
             self._started.append(flight)
             if fate == Status.UNDER_WAY:
                 self._schedule(flight)
         return int(asked.sum())
 
-    def next_end(self) -> Flight | None:
-        """Go on to the next flight that has come to its end, and return it; None where there is none."""
+    def next_end(self, until_s: float = np.inf) -> Flight | None:
+        """Go on to the next flight that has come to its end by `until_s`, and return it. None where there is none: then
+        it is `until_s`, if any comes later."""
         while self._queue:
+            if self._queue[0][0] > until_s:
+                self.clock_s = max(self.clock_s, until_s)
+                return None
             time_s, *_, flight = heapq.heappop(self._queue)
             self.clock_s = max(self.clock_s, time_s)
             if flight.is_sent:
@@ -150,13 +273,17 @@ class Events:
             self._schedule(flight)
         return None
 
-    def receive(self, flight: Flight) -> None:
-        """Take a flight that has come to its end into this round."""
+    def receive(self, flight: Flight) -> Status:
+        """Take a flight that has come to its end into this round. Returns the fate of its update."""
         late = flight.compute_s + flight.comm_s > self._world.deadline_s
         lost = self._wan(flight.version)[0][flight.site]
-        flight.status = Status.LATE if late else Status.LOST if lost else Status.ARRIVED
+        fate = Status.LATE if late else Status.LOST if lost else Status.ARRIVED
+        if fate == Status.ARRIVED and self._rounds.is_too_old(self._state.round - flight.version):
+            fate = Status.TOO_OLD
+        flight.status = fate
         if flight.version < self._state.round:
             self._busy.discard(flight.site)
+        return fate
 
     def times(self) -> RoundTimes:
         """The round, which ends now. No round is shorter than until the first event after its start, or, without any,

@@ -7,7 +7,7 @@ kinds of rounds (arrivals.py) leave some under way. Shapes: f flights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -62,10 +62,12 @@ class RoundTimes:
 
     @classmethod
     def recorded(cls, row: RoundRow) -> Self:
-        """The times of a recorded round, to which an update that diverged did arrive. All flights have the local work
-        of this round."""
+        """The times of a recorded round, to which an update that diverged did arrive."""
         sites = row.cohort
-        version, work = row.round - 1 - sites.age, np.full(len(sites.site), row.local_work)
+        version, work = (
+            row.round - 1 - sites.age,
+            np.where(sites.local_work, sites.local_work, row.local_work),
+        )
         status = np.where(sites.status == Status.DIVERGED, Status.ARRIVED, sites.status)
         flights = Flights(sites.site, version, sites.start_s, sites.compute_s, sites.comm_s, work, status)
         return cls(row.round, row.clock_start_s, row.makespan_s, flights, row.link_free_s)
@@ -120,9 +122,7 @@ class State:
         if not rows:
             return _NONE
         last = RoundTimes.recorded(rows[-1]).flights
-        flights = Flights(*(values[last.status == Status.UNDER_WAY] for values in vars(last).values()))
-        work = [rows[version].local_work for version in flights.version.tolist()]
-        return replace(flights, local_work=np.array(work, dtype=np.int64))
+        return Flights(*(values[last.status == Status.UNDER_WAY] for values in vars(last).values()))
 
 
 _NONE = Flights(*np.zeros((7, 0), dtype=np.int64))

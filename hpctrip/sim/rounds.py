@@ -58,6 +58,8 @@ class Status(IntEnum):
     """It came, but was no usable number (server.on_diverged = "drop")."""
     UNDER_WAY = 5
     """It is awaited in a later round."""
+    TOO_OLD = 6
+    """It came when more rounds had overtaken it than `rounds.max_staleness` allows, and was given up."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class CohortRound:
     )
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
-        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way",
+        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way, 6 "
+        "too old",
         "1",
         "i8",
     )
@@ -96,6 +99,9 @@ class CohortRound:
     start_s: np.ndarray = may_lack("simulated time at which it started", "s")
     age: np.ndarray = column("rounds that had ended since it started", "1", "i8", default=0)
     weight: np.ndarray = may_lack("weight of its update in the round's mean (0: it is not in it)")
+    local_work: np.ndarray = column(
+        "training of the site, as a multiple of that of [train] (0: that of the round)", "1", "i8", default=0
+    )
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
@@ -136,7 +142,9 @@ class RoundRow:
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
     record_wall_s: float = column("wall time of recording the previous round, rank 0", "s", default=0.0)
     eval_perplexity: float = may_lack("exp(eval_loss); inf where that is too large for a number")
-    local_work: int = column("training of each site, as a multiple of that of [train]", "1", "i8", default=1)
+    local_work: int = column(
+        "largest training of a site, as a multiple of that of [train]", "1", "i8", default=1
+    )
     mean_update_norm: float = may_lack("Euclidean norm of the cohort's mean update |sum p_i d_i|")
     update_signal: float = may_lack(
         "unbiased estimate of |d|^2, d the mean update of all N sites (NaN: unknown)"

@@ -60,14 +60,9 @@ class Draft:
         return self.times.flights.site
 
     @property
-    def local_work(self) -> int:
-        """Training of each site that starts, as a multiple of that of [train]."""
-        return self.decision.local_work
-
-    @property
     def work_s(self) -> np.ndarray:
         """c_i of this round, [N]: seconds of a site's work at full power."""
-        return self.local_work * self.view.work_s
+        return self.decision.work_s(self.view.work_s)
 
     @property
     def round(self) -> int:
@@ -131,10 +126,12 @@ class Simulation:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
         round = len(history) + 1
         with np.errstate():  # a plug-in may change it
-            decision = self.policy.select(view, history, stream(self.seed, "policy", round))
+            decision = self.policy.select(view.of_idle(), history, stream(self.seed, "policy", round))
         place = config_key("policy", self.policy)
         decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
-        work, visits = decision.local_work, decision.local_work * self.num_visits[decision.cohort].max()
+        decision = self.rounds.with_local_work(decision, view)
+        work = int(np.max(decision.local_work))
+        visits = int((decision.local_work * self.num_visits[decision.cohort]).max())
         if work > 1 and visits > MOST_VISITS:
             problem = f"asks for {work} times the local work in round {round}: {visits:,} samples at a site"
             raise InputError(place, problem, f"the most is {MOST_VISITS:,}: lower it, or train.local_epochs")
@@ -143,7 +140,7 @@ class Simulation:
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this decision."""
         world = self.world.after(state.history)
-        times = self.rounds.times(world, state, decision, decision.local_work * view.work_s)
+        times = self.rounds.times(world, state, decision, decision.work_s(view.work_s))
         weights = self.weights(times.flights.site, times.flights.status == Status.ARRIVED)
         discounts = self.rounds.discounts(times.age)
         return Draft(state, world, view, decision, times, weights, discounts)
@@ -200,7 +197,8 @@ class Simulation:
         weights = self.weights(flights.site, status == Status.ARRIVED)
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
-        whole = (draft.discounts[arrived] == 1).all()  # else the mean update is none of weights with sum 1
+        # else the mean update is none of weights with sum 1, or of updates of one length
+        whole = (draft.discounts[arrived] == 1).all() and len({*cohort.local_work[arrived]}) < 2
         mean_norm = outcome.mean_update_norm if whole else math.nan
         signal, noise = estimate(cohort.update_norm[arrived], weights[arrived], mean_norm, len(draft.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
@@ -225,7 +223,7 @@ class Simulation:
             train_loss=_weighted_mean(cohort.train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
-            local_work=draft.local_work,
+            local_work=int(np.max(draft.decision.local_work)),
             mean_update_norm=outcome.mean_update_norm,
             update_cosine=outcome.update_cosine,
             forecast_error=_forecast_error(draft),
@@ -263,6 +261,7 @@ def _cohort_round(
         start_s=flights.start_s,
         age=times.age,
         weight=weight,
+        local_work=flights.local_work,
         **world.bill(times),
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
@@ -275,7 +274,7 @@ def _of_measured_work(draft: Draft, train_wall_s: np.ndarray) -> Draft:
     """The draft with the times of a cohort whose work took so long at full power, [k]."""
     work_s, times = draft.work_s.copy(), draft.times
     work_s[draft.cohort] = train_wall_s / draft.world.hardware.full_speed[draft.cohort]
-    measured = draft.world.times(draft.round, times.start_s, draft.cohort, work_s, draft.local_work)
+    measured = draft.world.times(draft.round, times.start_s, draft.cohort, work_s, draft.decision.local_work)
     return replace(draft, times=measured)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,8 @@ class SiteView:
     num_samples: np.ndarray = np.int64(0)
     """Training samples that each site holds."""
     idle: np.ndarray = np.True_
-    """Whether a site may start: it is not under way since an earlier round. It may be out or without power."""
+    """Whether a site may start: it is not under way since an earlier round. It may be out or without power.
+    To policies, a site that is not idle has none."""
     labels: np.ndarray | None = None
     """`label_counts`, where the policy sees them."""
     full_power_w: float = 0.0
@@ -62,6 +63,15 @@ class SiteView:
 
     def __len__(self) -> int:
         return len(self.power_fraction)
+
+    def of_idle(self) -> SiteView:
+        """The view as policies get it: a site that is under way has no power for another start."""
+        if np.all(self.idle):
+            return self
+        power, throughput = (
+            np.where(self.idle, values, 0.0) for values in (self.power_fraction, self.throughput_fraction)
+        )
+        return replace(self, power_fraction=power, throughput_fraction=throughput)
 
     @property
     def label_counts(self) -> np.ndarray:

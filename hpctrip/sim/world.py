@@ -196,10 +196,16 @@ class World:
         )
 
     def times(
-        self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray, local_work: int = 1
+        self,
+        round: int,
+        start_s: float,
+        cohort: np.ndarray,
+        work_s: np.ndarray,
+        local_work: int | np.ndarray = 1,
     ) -> RoundTimes:
         """Simulated times of round number `round`, in which all of `cohort` [k] start together and none is waited for
-        afterwards. `work_s` is c_i of all sites [N], `local_work` times that of [train].
+        afterwards. `work_s` is c_i of all sites [N], `local_work`
+        times that of [train], one number or [k].
 
         Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
         that was asked is missing then, or no site could be asked, the round lasts until the deadline.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import absolute, beside, digest, read_text
 from hpctrip.base.text import did_you_mean, unknown_name
-from hpctrip.config.inputs import Tables, read_layers, validate
+from hpctrip.config.inputs import Tables, other_command, read_layers, validate
 from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.config.plugins import code_name
 from hpctrip.config.values import Bare, readings, written_list
@@ -54,12 +54,14 @@ NO_CHANGES = Changes()
 
 
 def read_studies(path: str, folder: Path, changes: Changes = NO_CHANGES, checked: bool = True) -> list[Study]:
-    """Read the study in a file, or the studies that it includes, in order.
+    """Read the study in a file, or the studies that it includes, in order; of an input file, the sweep of `changes`.
 
     `folder` is that of runs and studies; for `checked` see `entries`. Raises InputError with all faults of
     the first file that has any.
     """
     overrides, sweeps, plugins, small = changes
+    if sweeps and not small and other_command(read_layers([path], ())[0], StudyFile) == "run":
+        return [sweep_study([path], folder, changes)]
     runs = RunStore(folder)
     places: dict[str, str] = dict.fromkeys(FOLDERS, "")
     studies = []

@@ -25,7 +25,7 @@ from hpctrip.base.text import aligned, markdown_table
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables
-from hpctrip.record.merge import cell, csv_bytes, latex_table, setting_text
+from hpctrip.record.merge import cell, csv_bytes, latex_table, setting_text, tex
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState
@@ -102,8 +102,8 @@ def write_tables(
 
 
 def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as a table for LaTeX with the package booktabs, below its title as a comment. The
-    last columns are means over the finished runs: energy, and carbon and money where they were counted."""
+    """The comparison of the variants as a table for LaTeX with the package booktabs, with a caption. The last columns
+    are means over the finished runs: energy, and carbon and money where they were counted."""
     cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
     finished = [line for line in lines if line.finished]
     spent = pd.DataFrame([_spent(line) for line in finished])
@@ -111,7 +111,22 @@ def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
     means = by_variant.agg(lambda each: each.mean(skipna=False)).reindex(cells["variant"])
     for name in means.columns[means.fillna(0).any()]:
         cells[name] = [f"{mean:.4g}" if mean == mean else "-" for mean in means[name]]
-    return [f"% {title}", *latex_table(cells.columns, cells.to_numpy().tolist())]
+    table = latex_table(cells.columns, cells.to_numpy().tolist())
+    caption = tex(_caption(title, lines, finished))
+    return [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", *table, r"\end{table}"]
+
+
+def _caption(title: str, lines: Sequence[RunState], finished: Sequence[RunState]) -> str:
+    """What the columns of the comparison mean, and what in it is synthetic."""
+    targets = {line.entry.run_input.experiment.stop.target for line in lines}
+    target = f"an accuracy of {targets.pop():g}" if len(targets) == 1 else "the target accuracy of its run"
+    first = "the first row of its world" if lines[0].entry.world else lines[0].entry.variant
+    parts = dict.fromkeys(chain.from_iterable(results_of(line)["synthetic"].split(", ") for line in finished))
+    synthetic = f" Synthetic: {', '.join(filter(None, parts))}." if any(parts) else ""
+    return (
+        f"{title}. TTA: simulated time to {target}, mean over the seeds with its 95 % interval. "
+        f"Ratio to {first}: geometric mean over common seeds.{synthetic}"
+    )
 
 
 def _spent(line: RunState) -> dict[str, float]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctrip.learn.aggregate import FIXED_POINT, PartialSum, mean_update
 from hpctrip.learn.params import norm
-from hpctrip.learn.server import SERVERS, FedAdam, FedAvg
+from hpctrip.learn.server import SERVERS, DelayedNesterov, FedAdam, FedAvg
 
 CPU = torch.device("cpu")
 PIECE = 2**16
@@ -135,10 +135,32 @@ def test_fedadam_remembers_both_moments():
     assert torch.allclose(steps(server, UPDATES[:2]).double(), params, atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_delayed_nesterov_moves_its_momentum_with_every_nth_update(size):
+    updates = [update * (1 + 0.1 * i) for i, update in enumerate(UPDATES * 3)]
+    w = momentum = torch.zeros(3, dtype=torch.float64)
+    for t, update in enumerate(updates, 1):
+        w = w + 0.05 * update / size
+        if t % size == 0:
+            momentum = 0.9 * momentum + sum(updates[t - size : t]) / size
+            w = w + 0.05 * 0.9 * momentum
+    server = DelayedNesterov(lr=0.05, momentum=0.9, buffer=size)
+    assert torch.allclose(steps(server, updates).double(), w, atol=1e-6)
+    nesterov = steps(FedAvg(lr=0.05, momentum=0.9, nesterov=True), updates)
+    assert torch.allclose(steps(DelayedNesterov(lr=0.05, buffer=1), updates), nesterov, atol=1e-6)
+
+
 @pytest.mark.parametrize("num_params", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 13])
 @pytest.mark.parametrize(
     "server",
-    [FedAvg(), FedAvg(lr=0.7), FedAvg(momentum=0.9), FedAvg(lr=0.7, momentum=0.9, nesterov=True), FedAdam()],
+    [
+        FedAvg(),
+        FedAvg(lr=0.7),
+        FedAvg(momentum=0.9),
+        FedAvg(lr=0.7, momentum=0.9, nesterov=True),
+        FedAdam(),
+        DelayedNesterov(buffer=2),
+    ],
     ids=repr,
 )
 def test_a_large_model_is_stepped_in_pieces_with_the_bits_of_the_whole(server, num_params):

@@ -37,6 +37,9 @@ DELAYED = (
     "power.kind=uniform",
 )
 AS_THEY_COME = (*DELAYED, "rounds={kind='as they come', num=3}")
+FADING = "rounds.fading=1.0"
+QUORUM = (*DELAYED, "rounds={kind='quorum', num=3, grace_s=2, staleness_exponent=1}")
+BUFFERED = (*DELAYED, "rounds={kind='buffered', num=2, concurrency=4, staleness_exponent=1, work_by_speed=3}")
 EVERYTHING = (
     "compression={kind='top-k', fraction=0.2}",
     "server.kind=fedadam",
@@ -66,7 +69,7 @@ def last_params(run):
     return torch.from_numpy(checkpoint.model.params)
 
 
-def trained_alone(host, params, site, round):
+def trained_alone(host, params, site, round, times):
     """What one site makes of a model in a round, by nn.Module and torch.optim: a flat vector, float64."""
     model = host.task.build_model().train()
     nn.utils.vector_to_parameters(params[: host.num_params].float(), model.parameters())
@@ -74,7 +77,7 @@ def trained_alone(host, params, site, round):
     nn.utils.vector_to_parameters(params[host.num_params : -1].float(), statistics)
     next(b for b in model.buffers() if not b.is_floating_point()).fill_(int(params[-1]))
     optimizer, data = torch.optim.SGD(model.parameters(), lr=host.work.lr), host.task.train
-    for part in host.visits(site, round):
+    for part in host.visits(site, round, times):
         for batch in torch.from_numpy(part).split(host.work.batch_size):
             optimizer.zero_grad()
             inputs, labels = torch.from_numpy(data.inputs)[batch], torch.from_numpy(data.labels)[batch]
@@ -89,8 +92,9 @@ def plain(host, rows, momentum, fraction):
     kept, residual, velocity = {}, {}, torch.zeros(n, dtype=torch.float64)
     for row in rows:
         flights = row.cohort
-        for site in flights.site[(flights.age == 0) & (flights.status != Status.OUT)].tolist():
-            local = trained_alone(host, params, site, row.round)
+        begun = (flights.age == 0) & (flights.status != Status.OUT)
+        for site, times in zip(flights.site[begun].tolist(), flights.local_work[begun].tolist(), strict=True):
+            local = trained_alone(host, params, site, row.round, times)
             delta = local[:n] - params[:n] + residual.get(site, 0.0)
             if fraction < 1:
                 sent = torch.zeros_like(delta)
@@ -119,10 +123,10 @@ def plain(host, rows, momentum, fraction):
 
 
 @pytest.mark.parametrize(("momentum", "fraction"), [(0.0, 1.0), (0.9, 1.0), (0.0, 0.3)])
-@pytest.mark.parametrize("kind", [DELAYED, AS_THEY_COME])
+@pytest.mark.parametrize("kind", [(*DELAYED, FADING), (*AS_THEY_COME, FADING), QUORUM, BUFFERED])
 def test_late_updates_move_the_model_as_in_plain_torch(trained, kind, momentum, fraction):
     compression = () if fraction == 1 else (f"compression={{kind='top-k', fraction={fraction}}}",)
-    run = trained(*kind, "rounds.fading=1.0", f"server.momentum={momentum}", *compression)
+    run = trained(*kind, f"server.momentum={momentum}", *compression)
     assert run.cohorts["age"].max() > 0
     expected = plain(host_of(run), run.history().rows, momentum, fraction)
     torch.testing.assert_close(last_params(run).double(), expected, rtol=1e-6, atol=1e-6)

@@ -327,7 +327,7 @@ def test_the_profilers_view_is_recorded_beside_the_truth(sound):
 def test_a_round_without_a_result_is_raised_with_the_next_decision(error, monkeypatch):
     """Its own collectives are over: raising it there would leave the other ranks in the next one."""
     site = np.zeros(1, dtype=np.int64)
-    assignment = Assignment(1, site, np.ones(1), np.ones(1), cut(site, 1), site, site, evaluate=True)
+    assignment = Assignment(1, site, np.ones(1), np.ones(1), cut(site, 1), site, site, True, np.ones(1, int))
     aggregator, interruption, checkpointer = Mock(), Mock(), Mock()
     aggregator.begin.return_value = Mock(before=State()), assignment
     aggregator.finish.side_effect = error

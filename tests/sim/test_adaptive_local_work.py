@@ -109,7 +109,7 @@ def test_more_samples_than_a_site_can_visit_are_refused(simulation):
             return Decision(np.arange(4), local_work=1000)
 
     rounds = replace(simulation(), policy=Busy())
-    assert rounds.begin(State()).local_work == 1000
+    assert rounds.begin(State()).decision.local_work.tolist() == [1000] * 4
     rounds = replace(rounds, num_visits=np.full(200, 100_001))
     with pytest.raises(InputError, match="1000 times the local work in round 1: 100,001,000 samples at"):
         rounds.begin(State())

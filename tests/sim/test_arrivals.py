@@ -14,11 +14,13 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import GB, J_PER_KWH
-from hpctrip.sim.arrivals import SYNCHRONOUS
+from hpctrip.sim.arrivals import SYNCHRONOUS, Buffered, Quorum, Synchronous
 from hpctrip.sim.energy import Accounts
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.quantities import SPENT
 from hpctrip.sim.rounds import LastSeen, Status
 from hpctrip.sim.step import State
@@ -155,6 +157,107 @@ def test_a_round_in_which_nobody_can_start_lasts_until_the_deadline(three, tmp_p
     assert set(told(second).values()) == {"UNDER_WAY"}
 
 
+# Rounds with a quorum
+
+
+def test_a_quorum_ends_a_round_and_the_others_count_where_they_come(three):
+    first, second = rounds(three(Quorum(num=2)), 2)[0]
+    assert told(first) == {(0, 1): "ARRIVED", (1, 1): "ARRIVED", (2, 1): "UNDER_WAY"} and first.clock_s == 21
+    assert told(second) == {(0, 2): "ARRIVED", (1, 2): "ARRIVED", (2, 1): "ARRIVED"}
+    assert second.clock_s == 42 and second.num_arrived == 3  # site 2 was back at 31, and is none of the two
+    assert second.cohort.weight == pytest.approx([1 / 3, 1 / 3, 1 / 3 / np.sqrt(2)])
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "clock_s", "arrived"), [(0.0, 11, 1), (5.0, 16, 1), (10.0, 21, 2), (99.0, 31, 3)]
+)
+def test_a_quorum_waits_a_while_for_the_others_but_no_longer_than_for_the_last(
+    grace_s, clock_s, arrived, three
+):
+    (first,), _ = rounds(three(Quorum(num=1, grace_s=grace_s)), 1)
+    assert (first.clock_s, first.num_arrived) == (clock_s, arrived)
+
+
+def test_updates_that_do_not_arrive_are_none_of_a_quorum(three, tmp_path):
+    late = faults(tmp_path, "", deadline_s=15.0)
+    first, second = rounds(three(Quorum(num=2), faults=late), 2)[0]
+    assert told(first) == {(0, 1): "ARRIVED", (1, 1): "LATE", (2, 1): "LATE"} and first.clock_s == 15
+    assert second.num_arrived == 1
+
+
+def test_without_an_idle_site_a_round_ends_with_the_first_update(three):
+    simulated = three(Quorum(num=1))
+    _, state = rounds(simulated, 1)
+    draft = simulated.draft(state, simulated.view(state), Decision(np.array([2, 1])))
+    assert (
+        draft.cohort.tolist() == [1, 2] and draft.times.end_s == 21 and draft.times.arriving.tolist() == [0]
+    )
+
+
+def test_an_update_that_too_many_rounds_have_overtaken_is_given_up(three):
+    _, second = rounds(three(Quorum(num=2, max_staleness=0)), 2)[0]
+    assert told(second)[2, 1] == "TOO_OLD" and second.cohort.weight.tolist() == [0.5, 0.5, 0]
+    assert told(rounds(three(Quorum(num=2, max_staleness=1)), 2)[0][1])[2, 1] == "ARRIVED"
+
+
+def test_a_grace_beyond_the_deadline_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"rounds.grace_s = 25: is not below faults.deadline_s = 25"):
+        Quorum(grace_s=25.0).check(Timing(), faults(tmp_path, "", deadline_s=25.0))
+
+
+# Local work by speed
+
+
+@pytest.mark.parametrize("rounds_kind", [Synchronous, Quorum])
+def test_sites_work_as_much_as_they_can_while_the_fastest_does_its_work(rounds_kind, three):
+    (row,), _ = rounds(three(rounds_kind(work_by_speed=6)), 1)
+    assert row.cohort.local_work.tolist() == [6, 3, 2] and row.cohort.compute_s.tolist() == [60, 60, 60]
+    assert row.cohort.num_samples.tolist() == [60, 60, 60] and row.local_work == 6
+
+
+def test_a_site_with_half_its_power_works_half_as_long_and_at_least_once(three):
+    simulated = three(
+        Synchronous(work_by_speed=4), supply=Steps(fractions=[[0.5], [1.0], [0.01]]).supply(3, 0)
+    )
+    (row,), _ = rounds(simulated, 1)
+    assert row.cohort.local_work.tolist() == [2, 2, 1]
+
+
+# Buffered rounds
+
+
+def test_a_buffered_round_ends_with_every_update_where_one_is_enough(three):
+    first, second, third = rounds(three(Buffered(num=1, concurrency=2)), 3)[0]
+    assert told(first) == {(0, 1): "ARRIVED", (1, 1): "UNDER_WAY"} and first.clock_s == 11
+    assert told(second) == {(0, 2): "UNDER_WAY", (1, 1): "ARRIVED"} and second.clock_s == 21
+    assert told(third) == {(1, 3): "UNDER_WAY", (0, 2): "ARRIVED"} and third.clock_s == 22
+    assert [row.cohort.weight.sum() for row in (first, second, third)] == pytest.approx(
+        [1, 0.5**0.5, 0.5**0.5]
+    )
+
+
+def test_the_place_of_a_site_that_is_back_is_taken_by_the_next_of_the_order(three):
+    (first,), _ = rounds(three(Buffered(num=2, concurrency=2)), 1)
+    assert told(first) == {(0, 1): "ARRIVED", (1, 1): "ARRIVED", (2, 1): "UNDER_WAY"}
+    assert first.cohort.start_s.tolist() == [0, 0, 11] and first.clock_s == 21
+
+
+def test_a_buffer_that_cannot_fill_ends_with_the_last_update(three):
+    (first,), _ = rounds(three(Buffered(num=9, concurrency=9)), 1)
+    assert first.num_arrived == 3 and first.clock_s == 31
+
+
+def test_a_buffer_beyond_the_concurrency_is_refused():
+    with pytest.raises(ValueError, match="num = 3 is above concurrency = 2"):
+        Buffered(num=3, concurrency=2)
+
+
+def test_to_a_policy_a_site_under_way_has_no_power(three):
+    simulated = three(Buffered(num=1, concurrency=3))
+    view = simulated.view(rounds(simulated, 1)[1])
+    assert view.of_idle().power_fraction.tolist() == [1, 0, 0] and view.power_fraction.tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     "keys",
     [
@@ -167,10 +270,10 @@ def test_a_round_in_which_nobody_can_start_lasts_until_the_deadline(three, tmp_p
 )
 def test_a_flight_needs_a_time_of_its_own(keys):
     with pytest.raises(InputError) as refused:
-        kind("DelayedByOne").check(Timing(**keys))
+        kind("DelayedByOne").check(Timing(**keys), Faults())
     ((key, value),) = keys.items()
     assert f'{key} = "{value}"' in str(refused.value) and "delayed by one" in str(refused.value)
-    SYNCHRONOUS.check(Timing(**keys))
+    SYNCHRONOUS.check(Timing(**keys), Faults())
 
 
 # What flights cost

@@ -194,10 +194,17 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
     done = study(made.folder, "--format", "latex", do="tables")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert lines[:3] == ["% Two cohort sizes", r"\begin{tabular}{lrrrrrr}", r"\toprule"]
-    assert lines[3].endswith(r"energy kWh \\") and lines[5].split(" & ")[-1][0].isdigit()
-    assert lines[-1] == r"\end{tabular}" and r"95 \%" in lines[3] and len(lines) == 9
-    assert lines[5].startswith("policy.k = 2 & $>$ 0.")  # a bound
+    assert lines[:2] == [r"\begin{table}", r"\centering"] and lines[-1] == r"\end{table}"
+    assert lines[2].startswith(
+        r"\caption{Two cohort sizes. TTA: simulated time to an accuracy of 1, mean over"
+    )
+    assert r"95 \% interval. Ratio to policy.k = 2" in lines[2] and lines[2].endswith(
+        "Synthetic: data, power.}"
+    )
+    assert lines[3:5] == [r"\begin{tabular}{lrrrrrr}", r"\toprule"] and lines[-2] == r"\end{tabular}"
+    assert lines[5].endswith(r"energy kWh \\") and lines[7].split(" & ")[-1][0].isdigit()
+    assert r"95 \%" in lines[5] and len(lines) == 13
+    assert lines[7].startswith("policy.k = 2 & $>$ 0.")  # a bound
 
 
 def test_a_fault_in_a_figure_is_no_figure_that_cannot_be_drawn(copied, study, monkeypatch):
@@ -392,6 +399,12 @@ def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatc
     assert ended.code == 0, ended.err
     assert "tiny over policy.k x seed" in ended.out and " missing, " not in ended.out
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
+    grid = ["base.toml", "--sweep", "policy.k=2,3", "--sweep", "seed=4..5", "--out", "out"]
+    table = hpctrip("study", "tables", *grid, "--format", "latex")
+    assert (
+        r"\caption{tiny over policy.k x seed. TTA" in table.out
+        and "4 finished" in hpctrip("study", "status", *grid).out
+    )
 
 
 def test_a_sweep_that_grows_keeps_its_rows_and_one_with_other_overrides_its_folder(

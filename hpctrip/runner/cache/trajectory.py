@@ -62,17 +62,20 @@ _NO_TIME = {name: 0.0 for name in MEASURED if not name.endswith("_j")}
 """Wall times of a round that was taken from the cache."""
 
 
-def key_after(key: str, times: RoundTimes, weights: np.ndarray, local_work: int = 1) -> str:
+def key_after(key: str, times: RoundTimes, weights: np.ndarray, local_work: int | np.ndarray = 1) -> str:
     """The key of a round after the round of `key`: of the flights that arrive in it, in any order, and count with
-    `weights` [f], and of those that are trained in it, with `local_work` times what [train] says."""
+    `weights` [f], and of those that are trained in it. `local_work` is that of the sites that were chosen."""
     sites, order = times.flights.site, _arrivals(times)
     chained = hashlib.blake2b(bytes.fromhex(key), digest_size=KEY_DIGITS // 2)
-    chained.update(struct.pack("<qq", times.round, local_work))
+    chained.update(struct.pack("<qq", times.round, most := int(np.max(local_work))))
     chained.update(sites[order].astype("<i8").tobytes())
     chained.update(weights[order].astype("<f8").tobytes())
     if not np.array_equal(times.trained, times.arriving):  # as they are in synchronous rounds
         chained.update(times.age[order].astype("<i8").tobytes())
         chained.update(np.sort(sites[times.trained]).astype("<i8").tobytes())
+    by_site = times.trained[np.argsort(sites[times.trained])]
+    if ((work := times.flights.local_work[by_site]) != most).any():
+        chained.update(work.astype("<i8").tobytes())
     return chained.hexdigest()
 
 

@@ -47,7 +47,7 @@ class CacheInput(Component):
 
 def round_key(draft: Draft, before: str) -> str:
     """The key of a round that follows the round of the key `before`."""
-    return key_after(before, draft.times, draft.weights * draft.discounts, draft.local_work)
+    return key_after(before, draft.times, draft.weights * draft.discounts, draft.decision.local_work)
 
 
 class CacheWriter:

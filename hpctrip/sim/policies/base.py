@@ -26,8 +26,15 @@ class Decision:
 
     cohort: np.ndarray
     candidates: Candidates | None = None
-    local_work: int = 1
-    """Training of each site in this round, as a multiple of that of [train]."""
+    local_work: int | np.ndarray = 1
+    """Training of each site in this round, as a multiple of that of [train]: one number, or one for each site of
+    `cohort`, as which it is checked."""
+
+    def work_s(self, work_s: np.ndarray) -> np.ndarray:
+        """c_i with this local work, [N], from `work_s` of local work 1; outside the cohort, with its largest."""
+        times = np.full(len(work_s), np.max(self.local_work))
+        times[self.cohort] = self.local_work
+        return times * work_s
 
     def checked(self, num_sites: int, place: str, round: int) -> Self:
         """The same decision, as int64. InputError at `place` where the cohort is not a non-empty set of distinct sites,
@@ -42,11 +49,11 @@ class Decision:
                 f"a cohort is a non-empty array of distinct site indices from 0 to {num_sites - 1}",
             )
         what = f"the local work of round {round}"
-        (local_work,) = integers(np.atleast_1d(self.local_work), (1,), 1, MOST_LOCAL_WORK, place, what)
+        one = np.ndim(self.local_work) == 0
+        each = np.full(len(cohort), self.local_work) if one else self.local_work
+        local_work = integers(each, cohort.shape, 1, MOST_LOCAL_WORK, place, what)
         candidates = self._weighed(num_sites, place, round)
-        return replace(
-            self, cohort=cohort.astype(np.int64), candidates=candidates, local_work=int(local_work)
-        )
+        return replace(self, cohort=cohort.astype(np.int64), candidates=candidates, local_work=local_work)
 
     def _weighed(self, num_sites: int, place: str, round: int) -> Candidates | None:
         if self.candidates is None:
