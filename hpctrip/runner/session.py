@@ -302,7 +302,7 @@ def find_resume_point(session: Session, until_over: ExitStack) -> tuple[ResumePo
         if aggregator is None:
             return ResumePoint(State(), None)
         simulation = aggregator.simulation
-        state = simulation.judged(simulation.with_weights(state_of(saved, experiment)) if saved else State())
+        state = simulation.judged(simulation.completed(state_of(saved, experiment)) if saved else State())
         point = ResumePoint(state, saved and saved.model)
         if experiment.store.path is None and start.earlier_run is None:
             return point

@@ -150,20 +150,20 @@ class Simulation:
         shares = np.where(arriving, self.shares[cohort].astype(np.float64), 0.0)
         return shares / shares.sum() if shares.any() else shares
 
-    def with_weights(self, state: State) -> State:
-        """The state with the weights of rounds that an older hpctrip, which had synchronous ones only, did not
-        record."""
-        rows = tuple(
-            replace(
-                row,
-                cohort=replace(
-                    row.cohort, weight=self.weights(row.cohort.site, row.cohort.status == Status.ARRIVED)
-                ),
-            )
-            if np.isnan(row.cohort.weight).any()
-            else row
-            for row in state.history.rows
-        )
+    def completed(self, state: State) -> State:
+        """The state with what an older hpctrip, which had synchronous rounds only, did not record: the weights of
+        updates, and the local work of each site."""
+
+        def whole(row: RoundRow) -> RoundRow:
+            cohort = row.cohort
+            weight = self.weights(cohort.site, cohort.status == Status.ARRIVED)
+            weight = np.where(np.isnan(cohort.weight), weight, cohort.weight)
+            work = np.full(len(cohort.site), row.local_work)
+            return replace(row, cohort=replace(cohort, weight=weight, local_work=work))
+
+        rows = state.history.rows
+        lacking = [not c.local_work.all() or np.isnan(c.weight).any() for c in (row.cohort for row in rows)]
+        rows = tuple(whole(row) if lacks else row for row, lacks in zip(rows, lacking, strict=True))
         return replace(state, history=History(rows))
 
     def finish(self, draft: Draft, outcome: Outcome) -> tuple[State, RoundRow]:

@@ -9,6 +9,7 @@ from itertools import islice, takewhile
 from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import mean, spans
@@ -196,16 +197,10 @@ class World:
         )
 
     def times(
-        self,
-        round: int,
-        start_s: float,
-        cohort: np.ndarray,
-        work_s: np.ndarray,
-        local_work: int | np.ndarray = 1,
+        self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray, local_work: ArrayLike = 1
     ) -> RoundTimes:
         """Simulated times of round number `round`, in which all of `cohort` [k] start together and none is waited for
-        afterwards. `work_s` is c_i of all sites [N], `local_work`
-        times that of [train], one number or [k].
+        afterwards. `work_s` is c_i of all sites [N], `local_work` times that of [train].
 
         Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
         that was asked is missing then, or no site could be asked, the round lasts until the deadline.

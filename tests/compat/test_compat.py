@@ -11,7 +11,7 @@ from hpctrip.record.reader import open_run
 ARCHIVE = Path(__file__).with_name("hpctrip_0.3.0.tar.gz")
 LONGER = ("-o", 'interrupt.job_s="1 d"')
 """The interrupted runs had a second."""
-ADDED = {"link_free_s", "start_s", "age", "weight"}
+ADDED = {"link_free_s", "start_s", "age", "weight", "local_work"}
 """Columns that 0.3.0 did not have."""
 
 

@@ -125,7 +125,8 @@ def test_a_resumed_model_with_buffers_and_dropout_ends_with_the_same_bits(tmp_pa
 
 def test_a_checkpoint_without_the_columns_of_flights_goes_on_to_the_same_file(tmp_path, monkeypatch):
     """As an older hpctrip wrote it: what it did not record follows from the rest."""
-    later = {"rounds_sites/start_s", "rounds_sites/age", "rounds_sites/weight", "rounds/link_free_s"}
+    sites = ("start_s", "age", "weight", "local_work")
+    later = {"rounds/link_free_s", *(f"rounds_sites/{name}" for name in sites)}
     run(tmp_path / "half.h5", rounds=1)
     with monkeypatch.context() as patch:
         every = checkpoints.history_arrays
