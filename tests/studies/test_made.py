@@ -203,7 +203,7 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
     )
     assert lines[3:5] == [r"\begin{tabular}{lrrrrrr}", r"\toprule"] and lines[-2] == r"\end{tabular}"
     assert lines[5].endswith(r"energy kWh \\") and lines[7].split(" & ")[-1][0].isdigit()
-    assert r"95 \%" in lines[5] and len(lines) == 13
+    assert r"95 \%" in lines[5] and len(lines) == 12
     assert lines[7].startswith("policy.k = 2 & $>$ 0.")  # a bound
 
 
