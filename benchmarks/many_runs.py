@@ -1,4 +1,4 @@
-"""Wall seconds of `study status` and `study tables` over a study whose runs are all finished, and the files they open.
+"""CPU seconds of `study status` and `study tables` over a study whose runs are all finished, and the files they open.
 
     python benchmarks/many_runs.py [--runs 100,1000,10000] [--figure]
 
@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import click
@@ -47,16 +46,18 @@ main.main()
 
 
 def command(folder: Path, name: str, *more: str) -> tuple[float, int]:
-    """(seconds, opened files of the folder) of a command `study NAME`."""
+    """(CPU seconds, opened files of the folder) of a command `study NAME`."""
     out = folder / "out"
     words = ["study", name, str(folder / "many.toml"), "--out", str(out), *more]
-    began = time.perf_counter()
+    before = os.times()
     environment = {**os.environ, "PYTHONPATH": str(OWN)}
     made = [sys.executable, "-c", COUNTS_FILES, str(out), *words]
     ended = subprocess.run(made, cwd=OWN, env=environment, capture_output=True, text=True)
     if ended.returncode:
         raise click.ClickException(f"{' '.join(words)}: exit code {ended.returncode}\n{ended.stderr}")
-    return time.perf_counter() - began, int(ended.stderr.split()[-1])
+    after = os.times()
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return cpu_s, int(ended.stderr.split()[-1])
 
 
 def multiply(folder: Path) -> None:

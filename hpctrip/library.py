@@ -78,7 +78,7 @@ class Cluster(results.ClusterRun):
 if TYPE_CHECKING:
 
     class Opened(Run, Cluster):
-        """What a file may hold, for type checkers: it has the attributes of both."""
+        """The type of what `open` returns, for type checkers: it has the attributes of both kinds of results."""
 
 
 def run(

@@ -48,7 +48,7 @@ def _usable_processors() -> list[int]:
 
 @dataclass(frozen=True)
 class Request:
-    """What a forked process takes over from its client. The client's open files are sent beside it."""
+    """The settings that a forked process takes over from its client, whose open files are sent beside them."""
 
     command: Sequence[str] = field(default_factory=lambda: sys.orig_argv)
     """The command line, recorded with results."""

@@ -68,11 +68,11 @@ def run(
         from hpctrip.runner.resume import start_or_resume
         from hpctrip.runner.session import launch, start_new
 
-        kept = StatusFile(status)
+        status_file = StatusFile(status)
         if resume:
-            launch(lambda: start_or_resume(out=out, **run_input), guardian, status=kept)
+            launch(lambda: start_or_resume(out=out, **run_input), guardian, status=status_file)
         else:
-            launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian, status=kept)
+            launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian, status=status_file)
 
 
 def _sweep(

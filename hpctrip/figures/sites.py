@@ -160,7 +160,7 @@ def timeline(run: Run) -> Drawing:
 
 @figure(ONE_RUN)
 def sites(run: Run) -> Drawing:
-    """What each site did and spent, and where it is.
+    """Participation, hours and spending of each site, with a map.
 
     From left to right: the share of the rounds in which a site was in the cohort, and in which it finished last; its
     simulated hours by activity; those of the rounds in which it finished last; energy, carbon and cost as far as they

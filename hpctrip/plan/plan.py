@@ -90,8 +90,7 @@ class Plan:
         )
 
     def total(self, name: str, num_rounds: int) -> float:
-        """The sum of a column of `first_rounds` over so many rounds, or more; those that are not planned are taken to
-        be like the last planned one."""
+        """The sum of a column of `first_rounds` over `num_rounds` rounds; rounds beyond them count as the last one."""
         values = [row[name] for row in self.first_rounds]
         return float(sum(values) + max(0, num_rounds - len(values)) * values[-1])
 

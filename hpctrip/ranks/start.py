@@ -78,7 +78,7 @@ def _local_job() -> tuple[str, int]:
 
 
 def _facts() -> dict[str, str]:
-    """What a successor inherits from the server, and what decides what an import does: the server compares both."""
+    """The state of this process that its successor would inherit from the server, or on which imports depend."""
     environment = sorted(item for item in os.environ.items() if not item[0].startswith(OWN_VARIABLES))
     namespaces = sorted((path.name, os.readlink(path)) for path in Path("/proc/self/ns").iterdir())
     maps = Path("/proc/self/numa_maps")

@@ -32,7 +32,7 @@ Table = Mapping[str, Column]
 ROW = "row"
 """Column of a stored table without an index of one column: the name of its dimension. Frames have an index instead."""
 COUNTS = re.compile(r"\b(samples|sites|rounds|jobs|nodes|GPUs)\b")
-"""What is counted in units, such as samples/J: for UDUNITS, a 1."""
+"""Counts in units, such as the samples in samples/J; UDUNITS writes 1 for them."""
 
 _ROUND = {"round": columns(RoundRow)["round"]}
 TABLES: dict[str, dict[str, dict[str, Any]]] = {

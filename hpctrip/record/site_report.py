@@ -1,4 +1,4 @@
-"""What each site of a run did and spent, from the recorded tables: as numbers, and as a table for people."""
+"""The report of a run by site: participation, hours and spending, from the recorded tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
 
 DOING = ("computing", "sending", "waiting", "given up", "away")
-"""What a site does between the start of a flight and the next."""
+"""Activities of a site between the start of one flight and that of the next."""
 STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
 
 

@@ -27,20 +27,30 @@ JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 """Environment variables of schedulers with the number of the job."""
 
 
-class JobState(enum.StrEnum):
-    """State of a run as it knows it itself."""
+class RunStatus(enum.StrEnum):
+    """State of a run. The last three are never those that it writes itself."""
 
-    QUEUED = "queued"
-    RUNNING = "running"
     FINISHED = "finished"
+    """The run reached one of its stop rules."""
+    RUNNING = "running"
+    """A process holds the lock of the run."""
     INTERRUPTED = "interrupted"
+    """The run has started and can be resumed."""
     FAILED = "failed"
+    QUEUED = "queued"
+    """A scheduler has been asked to start the run."""
+    PLANNED = "planned"
+    """The run has not started."""
+    STALE = "stale"
+    """Planned, while a run of the same name finished with another input."""
+    HELD = "held"
+    """The attempt failed because another process holds the lock of the run."""
 
 
 class JobStatus(BaseModel, frozen=True, extra="forbid"):
-    """What a run last knew of itself."""
+    """The last status that a run has written."""
 
-    state: JobState = JobState.QUEUED
+    state: RunStatus = RunStatus.QUEUED
     reason: str = ""
     """Why it was interrupted or failed, in one line."""
     exit_code: int | None = None
@@ -90,14 +100,14 @@ class StatusFile:
             raise
         else:
             if rank == 0:
-                self._write(state=JobState.FINISHED, exit_code=0)
+                self._write(state=RunStatus.FINISHED, exit_code=0)
 
     def begin(self) -> None:
         """Record that this start of the run has its lock. Warnings of earlier starts are kept."""
         earlier = (self._path and JobStatus.read(self._path)) or JobStatus()
         job = next((os.environ[name] for name in JOB_IDS if os.environ.get(name)), "")
         self.status = earlier.changed(reason="", exit_code=None)
-        self._write(state=JobState.RUNNING, job=job)
+        self._write(state=RunStatus.RUNNING, job=job)
 
     def round(self, row: RoundRow) -> None:
         """Record a finished round."""
@@ -118,12 +128,12 @@ class StatusFile:
             self.status = JobStatus.read(self._path) or self.status
         if isinstance(error, InterruptedRun | KeyboardInterrupt):
             code = InterruptedRun.exit_code if isinstance(error, InterruptedRun) else 130
-            self._write(state=JobState.INTERRUPTED, reason=str(error), exit_code=code)
+            self._write(state=RunStatus.INTERRUPTED, reason=str(error), exit_code=code)
             return
         text, code = (str(error), 1) if isinstance(error, SystemExit) else blame(error)  # type: ignore[arg-type]
         reason = cause(error) if code == FAULT_EXIT_CODE else text
         by = f"rank {rank}: " if rank else ""
-        self._write(state=JobState.FAILED, reason=f"{by}{' | '.join(reason.splitlines())}", exit_code=code)
+        self._write(state=RunStatus.FAILED, reason=f"{by}{' | '.join(reason.splitlines())}", exit_code=code)
 
     def _write(self, **changes: Any) -> None:
         self.status, self._written_at = self.status.changed(**changes), time.monotonic()

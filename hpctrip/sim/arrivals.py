@@ -215,7 +215,7 @@ class Events:
         old (default: none)."""
         self._rounds = rounds or SYNCHRONOUS
         self._world, self._state, self._work_s = world, state, work_s
-        self._local_work = decision.work_s(np.ones(len(world), dtype=np.int64))
+        self._local_work = decision.local_work_of(len(world))
         self._wan = cache(lambda version: world.faults.wan(version + 1, len(world), world.seed))
         self.clock_s = state.clock_s
         """Simulated time of the last event."""

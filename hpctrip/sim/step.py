@@ -62,7 +62,7 @@ class Draft:
     @property
     def work_s(self) -> np.ndarray:
         """c_i of this round, [N]: seconds of a site's work at full power."""
-        return self.decision.work_s(self.view.work_s)
+        return self.decision.local_work_of(len(self.view)) * self.view.work_s
 
     @property
     def round(self) -> int:
@@ -140,7 +140,8 @@ class Simulation:
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this decision."""
         world = self.world.after(state.history)
-        times = self.rounds.times(world, state, decision, decision.work_s(view.work_s))
+        work_s = decision.local_work_of(len(view)) * view.work_s
+        times = self.rounds.times(world, state, decision, work_s)
         weights = self.weights(times.flights.site, times.flights.status == Status.ARRIVED)
         discounts = self.rounds.discounts(times.age)
         return Draft(state, world, view, decision, times, weights, discounts)

@@ -27,11 +27,11 @@ from hpctrip.base.process import start_time
 from hpctrip.base.text import printable
 from hpctrip.ranks.base import visible_gpus
 from hpctrip.record.lock import is_held
-from hpctrip.runner.job_status import JobState
+from hpctrip.runner.job_status import RunStatus
 from hpctrip.runner.signals import JOB_ENDS, JOB_START, Signals
 from hpctrip.studies.fork_runs import RUN_SERVER
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import RunState, RunStatus, RunStore
+from hpctrip.studies.run_store import RunState, RunStore
 
 LAUNCHER = "HPCTRIP_LAUNCHER"
 """Environment variable with the command that starts ranks."""
@@ -71,7 +71,7 @@ class Child:
             return ended(RunStatus.HELD)
         if code < 0:
             return ended(RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
-        if job.state == JobState.FAILED:
+        if job.state == RunStatus.FAILED:
             return ended(RunStatus.FAILED, job.reason or f"exit code {code}")
         line = _last_line(self.log, self.log_start)
         return ended(RunStatus.FAILED, f"exit code {code}{f', after: {line}' if line else ''}")
@@ -134,7 +134,7 @@ class Executor:
 
     def _start(self, entry: Entry) -> None:
         """Start a run, on the GPUs with the fewest."""
-        self.runs.note(entry.identity, state=JobState.QUEUED, job="")
+        self.runs.note(entry.identity, state=RunStatus.QUEUED, job="")
         log = self.runs.log(entry.identity)
         taken = [gpu for child in self.children for gpu in child.gpus]
         gpus = sorted(self.gpus, key=taken.count)[: self.ranks]
@@ -188,7 +188,7 @@ class Executor:
         if end.status == RunStatus.FAILED:
             reason = " | ".join(end.reason.splitlines())
             with suppress(HpctripError):  # what cannot be written is told anyway
-                self.runs.note(end.entry.identity, state=JobState.FAILED, reason=reason)
+                self.runs.note(end.entry.identity, state=RunStatus.FAILED, reason=reason)
         if end.finished:
             self.runs.remove_leftovers(end.entry.identity)
         self.on_end(end)

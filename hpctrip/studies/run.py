@@ -14,10 +14,10 @@ from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.runner.job_status import JobStatus
+from hpctrip.runner.job_status import JobStatus, RunStatus
 from hpctrip.studies.execute import Executor, capacity, launcher
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import RunState, RunStatus
+from hpctrip.studies.run_store import RunState
 from hpctrip.studies.slurm import without_cancelled
 from hpctrip.studies.study import Study
 

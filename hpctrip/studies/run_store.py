@@ -13,7 +13,6 @@ ledger may stand for the results of a finished run as long as their file has not
 
 from __future__ import annotations
 
-import enum
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,33 +30,13 @@ from hpctrip.config.sources import PLUGINS, changed_sources, read_sources
 from hpctrip.record.checkpoint import generations
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
-from hpctrip.runner.job_status import JobState, JobStatus
+from hpctrip.runner.job_status import JobStatus, RunStatus
 from hpctrip.runner.provenance import WORKLOAD
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import read_imported
 
 FOLDERS = ("runs", "store", "logs", "submitted")
 """Folders of the run store."""
-
-
-class RunStatus(enum.StrEnum):
-    """State of a run, derived from its files and locks; also how an attempt to execute it ended."""
-
-    FINISHED = "finished"
-    """The run reached one of its stop rules."""
-    RUNNING = "running"
-    """A process holds the lock of the run."""
-    INTERRUPTED = "interrupted"
-    """The run has started and can be resumed."""
-    FAILED = "failed"
-    QUEUED = "queued"
-    """A scheduler has been asked to start the run."""
-    PLANNED = "planned"
-    """The run has not started."""
-    STALE = "stale"
-    """Planned, while a run of the same name finished with another input."""
-    HELD = "held"
-    """The attempt failed because another process holds the lock of the run."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +155,7 @@ class RunStore:
         file, elsewhere = self.results(entry.identity), self.imported(entry.identity)
         has_checkpoint = any(path.exists() for path in generations(file))
         job = self.job(entry.identity)
-        failure = job.reason if job.state == JobState.FAILED else ""
+        failure = job.reason if job.state == RunStatus.FAILED else ""
         try:
             run = self._rounds(file)
             keys = differences(run, entry) if run else ""
@@ -203,13 +182,13 @@ class RunStore:
         known = RunState(entry, RunStatus.PLANNED, "", run, file, job=job)
         if is_held(file):
             return replace(known, status=RunStatus.RUNNING)
-        if job.state == JobState.QUEUED and job.job:
+        if job.state == RunStatus.QUEUED and job.job:
             return replace(known, status=RunStatus.QUEUED, reason=f"submitted as {job.job}")
         if failure or (run and run.status == RunStatus.FAILED):
             return replace(known, status=RunStatus.FAILED, reason=failure or stop_reason)
         if run or has_checkpoint:
             last = len(run.rounds) if run else job.round
-            lost = f"its process died after round {last}" if job.state == JobState.RUNNING else ""
+            lost = f"its process died after round {last}" if job.state == RunStatus.RUNNING else ""
             return replace(known, status=RunStatus.INTERRUPTED, reason=stop_reason or lost)
         return RunState(entry, RunStatus.PLANNED)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import remove_file, replace_file
 from hpctrip.runner.batch_script import site_script
-from hpctrip.runner.job_status import JobState
+from hpctrip.runner.job_status import RunStatus
 from hpctrip.studies.frozen import freeze, new_list
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import RunState, RunStatus, RunStore
+from hpctrip.studies.run_store import RunState, RunStore
 
 _JOB = re.compile(r"\d+(_\d+)?")
 """A job of Slurm, or a task of an array."""
@@ -86,8 +86,8 @@ class Submission:
     def _note(self, runs: Sequence[Entry], jobs: Sequence[str] = ()) -> None:
         """Note that these runs are queued: as part of this list, or, those that have not begun yet, as these `jobs`."""
         for entry, job in zip(runs, jobs or [self.list_file.stem] * len(runs), strict=True):
-            if not jobs or self.store.job(entry.identity).state == JobState.QUEUED:
-                self.store.note(entry.identity, state=JobState.QUEUED, job=job)
+            if not jobs or self.store.job(entry.identity).state == RunStatus.QUEUED:
+                self.store.note(entry.identity, state=RunStatus.QUEUED, job=job)
 
 
 def without_cancelled(lines: Iterable[RunState]) -> list[RunState]:

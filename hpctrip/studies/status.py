@@ -10,8 +10,9 @@ import click
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import counted, printable
+from hpctrip.runner.job_status import RunStatus
 from hpctrip.studies.run import chosen, reached
-from hpctrip.studies.run_store import RunState, RunStatus
+from hpctrip.studies.run_store import RunState
 from hpctrip.studies.study import Study
 
 INTERVAL_S = 5.0

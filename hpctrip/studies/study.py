@@ -26,6 +26,7 @@ from hpctrip.config.identity import VERSION
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.site_report import by_site
+from hpctrip.runner.job_status import RunStatus
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import (
@@ -36,7 +37,7 @@ from hpctrip.studies.imported import (
     read_imported,
     run_of_row,
 )
-from hpctrip.studies.run_store import RunState, RunStatus, RunStore, file_state
+from hpctrip.studies.run_store import RunState, RunStore, file_state
 from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, latex_lines, results_of, write_tables
 
 if TYPE_CHECKING:

@@ -30,11 +30,11 @@ class Decision:
     """Training of each site in this round, as a multiple of that of [train]: one number, or one for each site of
     `cohort`, as which it is checked."""
 
-    def work_s(self, work_s: np.ndarray) -> np.ndarray:
-        """c_i with this local work, [N], from `work_s` of local work 1; outside the cohort, with its largest."""
-        times = np.full(len(work_s), np.max(self.local_work))
-        times[self.cohort] = self.local_work
-        return times * work_s
+    def local_work_of(self, num_sites: int) -> np.ndarray:
+        """The local work of every site, [N]; outside the cohort it is the largest, as no site of these starts."""
+        work = np.full(num_sites, np.max(self.local_work))
+        work[self.cohort] = self.local_work
+        return work
 
     def checked(self, num_sites: int, place: str, round: int) -> Self:
         """The same decision, as int64. InputError at `place` where the cohort is not a non-empty set of distinct sites,

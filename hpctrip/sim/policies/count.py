@@ -17,7 +17,7 @@ from hpctrip.sim.rounds import Candidates, History, Status
 from hpctrip.sim.timing import prefix_in_time, prefix_round_s, prefix_spending
 from hpctrip.sim.view import SiteView
 
-_BACK = [status for status in Status if status not in (Status.OUT, Status.LATE, Status.UNDER_WAY)]
+_BACK = (Status.ARRIVED, Status.LOST, Status.DIVERGED)
 """Fates of the updates that were sent in time."""
 
 
