@@ -253,7 +253,7 @@ class TraceSupply(PowerSupply):
 @POWER_MODELS.add
 class CsvPower(PowerModel):
     """Power of your own sites: a CSV file with a column of times, `time` (ISO 8601) or `time_s`, and one column per
-    site.
+    site, or `site` and one column.
 
     A column's name ends in its unit, as `oslo_kw` or `oslo (MW)`, or `unit` sets it. A site follows the column named
     by its `power_trace`, or else its `name`, in the sites file; unnamed sites follow the columns in order. P is the
