@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
@@ -27,7 +29,7 @@ from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.series import Series
 from hpctrip.sim.stated_units import PowerUnit
-from hpctrip.sim.times import Moment, TimeUnit, TimeZone
+from hpctrip.sim.times import Moment, TimeUnit, TimeZone, has_numbers_for_dates
 from hpctrip.sim.traces.files import Flags, read_site_power, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -261,8 +263,6 @@ class CsvPower(PowerModel):
     """
 
     kind = "csv"
-    rules = 2
-    """2: numbers since 1970 are dates, which begin with those of carbon and price."""
     path: Annotated[PathName, Reads()]
     """The CSV file, plain or gzipped."""
     meaning: Literal["available", "used"] = "available"
@@ -279,6 +279,13 @@ class CsvPower(PowerModel):
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
     longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
     """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2 where times are numbers since 1970: they are dates, which begin with those of carbon and price."""
+        with suppress(InputError):  # which `supply_at` raises
+            return 1 + has_numbers_for_dates(read_table(self.path, may_comment=True))
+        return 1
 
     def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> SitePower:
         """Read the file. InputError where it has no column for a site."""

@@ -295,3 +295,18 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
 def test_a_wrong_power_file_is_one_clear_line(tmp_path, text, keys, complaint):
     with pytest.raises(InputError, match=re.escape(complaint)):
         own_power(tmp_path, text, **keys)
+
+
+@pytest.mark.parametrize(
+    ("times", "rules"),
+    [
+        ("time,a_w\n2024-05-01,1\n2024-05-01T01:00,2\n", 1),
+        ("time_s,a_w\n0,1\n60,2\n", 1),
+        ("time_s,a_w\n1714564800,1\n1714564860,2\n", 2),
+        ("time_ms,a_w\n1714564800000,1\n1714564860000,2\n", 2),
+        ("no table", 1),
+    ],
+)
+def test_rules_are_raised_only_where_times_are_numbers_since_1970(tmp_path, times, rules):
+    (tmp_path / "power.csv").write_text(times)
+    assert POWER_MODELS["csv"](path=str(tmp_path / "power.csv")).rules == rules
