@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.units import amount
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.figures.pareto import panels_of, plot
 
@@ -64,6 +65,7 @@ def test_carbon_and_money_have_panels_where_they_are_known(make_run):
     drawing = plot([replace(run, meta=run.meta | {"synthetic_signals": ["carbon"]})])
     titles = [axes.get_xlabel() for axes in drawing.picture.axes]
     assert titles == ["Energy (kWh)", "Carbon (kg CO2)", "Price (GBP)"]
+    assert amount(2.5, "") == "2.5 money"  # of a file of before there were currencies
     assert "synthetic carbon" in drawing.picture.get_suptitle().replace("\n", " ")
     assert drawing.table[["kwh", "kg", "cost"]].iloc[0].tolist() == pytest.approx([3, 1.5, 0.75])
 
