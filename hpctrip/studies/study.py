@@ -27,6 +27,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.site_report import by_site
 from hpctrip.runner.job_status import RunStatus
+from hpctrip.sim.quantities import ENERGY
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import (
@@ -117,7 +118,7 @@ class Study:
         if not (finished := [line for line in lines if line.finished]):
             return []
         curves = RunRows(self.folder / "curves.csv", CURVE_COLUMNS)
-        sites = RunRows(self.folder / "sites.csv", ["site", "rounds_in_cohort"])
+        sites = RunRows(self.folder / "sites.csv", ["site", "rounds_in_cohort", ENERGY.total])
         for line in finished:
             if not _has_rows(line, curves, sites):
                 run = opened(line)

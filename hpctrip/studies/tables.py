@@ -1,7 +1,8 @@
 """Tables of a study: the comparison of its variants, and tidy tables of its runs.
 
 runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Claims, fits
-and figures of one's own can be made from them when the study has ended.
+and figures of one's own can be made from them when the study has ended. In all tables, the ledger included, times are
+in seconds, energy in kWh, CO2 in kg.
 """
 
 from __future__ import annotations
@@ -172,9 +173,9 @@ def results_of(line: RunState) -> dict[str, Any]:
 
 def _total(run: Run, name: str) -> float:
     """One of `TOTALS`: the sum over all rounds; NaN where it is unknown in one of them."""
-    column, unit = TOTALS[name]
-    if column in run.rounds:
-        return float(run.rounds[column].sum(skipna=False)) / unit
+    quantity = TOTALS[name]
+    if quantity.column in run.rounds:
+        return float(run.rounds[quantity.column].sum(skipna=False)) / quantity.total_unit
     return float(run.meta.get(name, math.nan))
 
 
@@ -272,7 +273,7 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
             took_s = [results_of(line)["time_to_accuracy_s"] for line in members if line.finished]
             missed = sum(not reached_s <= deadline_s for reached_s in took_s)
             cells = (*cells, _verdict(deadline_s, missed, len(took_s)))
-            numbers |= {"deadline_h": deadline_s / HOUR_S, "num_missed": missed if deadline_s > 0 else 0}
+            numbers |= {"deadline_s": deadline_s, "num_missed": missed if deadline_s > 0 else 0}
         yield cells, numbers
 
 
@@ -304,7 +305,9 @@ def _cells(times: Times | None, num_planned: int, target: float, ratio: Estimate
 
 
 def _numbers(times: Times | None, ratio: Estimate) -> dict[str, object]:
-    missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    numbers = times.row() if times else missing | {"mean_is": "", "num_seeds": 0, "num_reached": 0}
+    hours = ("mean_h", "low_h", "high_h")
+    missing = dict.fromkeys((*hours, "best_accuracy"), math.nan)
+    row = times.row() if times else missing | {"mean_is": "", "num_seeds": 0, "num_reached": 0}
+    numbers = {name.replace("_h", "_s"): HOUR_S * row.pop(name) for name in hours} | row
     bounds = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return numbers | bounds | {"ratio_is": ratio.bound, "num_pairs": ratio.n}
