@@ -39,7 +39,16 @@ from hpctrip.studies.imported import (
     run_of_row,
 )
 from hpctrip.studies.run_store import RunState, RunStore, file_state
-from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, latex_lines, results_of, write_tables
+from hpctrip.studies.tables import (
+    LEDGER_RESULTS,
+    NUMBERS,
+    RunRows,
+    at_target,
+    comparison,
+    latex_lines,
+    results_of,
+    write_tables,
+)
 
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
@@ -135,12 +144,20 @@ class Study:
             report += self._draw_all([self._run_for(line, curves) for line in finished])
         return latex_lines(self.title, lines) if latex else report
 
+    def compared_at(self, target: float, latex: bool = False) -> list[str]:
+        """The lines of the comparison of the finished runs at another target accuracy, by their recorded curves, or as
+        in `conclude` of a LaTeX table; nothing is written."""
+        lines = [at_target(line, opened(line), target) for line in self.lines() if line.finished]
+        title = f"{self.title}, at an accuracy of {target:g}"
+        return (latex_lines if latex else comparison)(title, lines) if lines else []
+
     def _draw_all(self, runs: list[Run]) -> Iterator[str]:
         """Draw the study's figures. Yields the lines to print."""
         names = [picture.name for picture in self.file.figure]
         for number, picture in enumerate(self.file.figure):
             earlier = names[:number].count(picture.name)
             try:
+                yield f"figure {picture.name}:"
                 yield from self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
             except InputError as error:  # too few runs, or imported ones without the tables that it needs
                 yield f"figure {picture.name} not drawn: {error.faults[0]}"

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -75,6 +76,20 @@ class RunRows:
         replace_file(self.path, text.getvalue().encode())
 
 
+def at_target(line: RunState, run: Run, target: float) -> RunState:
+    """A finished line as if its run, of which this is the curve, had this target accuracy."""
+    own = line.entry.run_input
+    stop = own.experiment.stop.model_copy(update={"target_accuracy": target})
+    run_input = replace(own, experiment=own.experiment.model_copy(update={"stop": stop}))
+    run = replace(run, meta=run.meta | {"time_to_accuracy_s": run.time_to(target)})
+    return replace(line, entry=replace(line.entry, run_input=run_input), run=run, row=None)
+
+
+def comparison(title: str, lines: Sequence[RunState]) -> list[str]:
+    """The comparison of the variants as aligned lines, below its title."""
+    return [title, *aligned(_head(lines), [cells for cells, _ in _variants(lines)])]
+
+
 def write_tables(
     folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], rows: Iterable[RunRows]
 ) -> list[str]:
@@ -126,7 +141,7 @@ def _caption(title: str, lines: Sequence[RunState], finished: Sequence[RunState]
     synthetic = f" Synthetic: {', '.join(filter(None, parts))}." if any(parts) else ""
     return (
         f"{title}. TTA: simulated time to {target}, mean over the seeds with its 95 % interval. "
-        f"Ratio to {first}: geometric mean over common seeds.{synthetic}"
+        f"Ratio to {first}: geometric mean over common seeds. Energy, CO2 and cost: means of whole runs.{synthetic}"
     )
 
 

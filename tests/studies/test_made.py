@@ -74,7 +74,30 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert "| policy.k = 2 |" in (made.folder / "out/two/table.md").read_text()
     assert (made.folder / "out/two/figures/sweep.png").stat().st_size > 1000
     assert list(pd.read_csv(made.folder / "out/two/figures/sweep.csv")["k"]) == [2, 3]
+    assert "figure sweep:" in made.ended.out.splitlines()  # its table looks like that of the study
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
+
+
+def test_the_table_at_another_target_is_of_the_recorded_curves_and_changes_no_file(copied, study):
+    before = {path: path.read_bytes() for path in copied.rglob("*.csv")}
+    runs = [open_run(copied / "out" / file) for file in ledger_of(copied)["file"]]
+    target = min(run.rounds["accuracy"].max() for run in runs)
+    ended = study(copied, "--target", f"{target}", do="tables")
+    hours = [sum(run.time_to(target) for run in runs[first : first + 2]) / 7200 for first in (0, 2)]
+    rows = [line for line in ended.out.splitlines() if line.startswith("policy.k = ")]
+    assert [float(re.search(r"k = \d +([\d.]+)", row)[1]) for row in rows] == pytest.approx(hours, rel=5e-3)
+    assert all(" 2/2 " in row for row in rows) and f"at an accuracy of {target:g}" in ended.out
+    latex = study(copied, "--target", f"{target}", "--format", "latex", do="tables").out
+    assert f"simulated time to an accuracy of {target:g}, mean" in latex
+    refused = study(copied, "--target", "0.1", "--figure", "sweep", do="tables")
+    refused.check_refused(['--target: is of the table; write --figure "sweep target=0.1"'])
+    assert {path: path.read_bytes() for path in copied.rglob("*.csv")} == before
+
+
+def test_a_run_of_a_study_without_inputs_is_called_like_it(hpctrip, tmp_path):
+    (tmp_path / "own.toml").write_text('name = "own"\nseeds = [0]\n')
+    (study,) = read_studies(str(tmp_path / "own.toml"), tmp_path)
+    assert [entry.run_input.experiment.name for entry in study.entries] == ["own"]
 
 
 def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spent(hpctrip, tiny, tmp_path):
@@ -204,7 +227,7 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
         r"\caption{Two cohort sizes. TTA: simulated time to an accuracy of 1, mean over"
     )
     assert r"95 \% interval. Ratio to policy.k = 2" in lines[2] and lines[2].endswith(
-        "Synthetic: data, power.}"
+        "Energy, CO2 and cost: means of whole runs. Synthetic: data, power.}"
     )
     assert lines[3:5] == [r"\begin{tabular}{lrrrrrr}", r"\toprule"] and lines[-2] == r"\end{tabular}"
     assert lines[5].endswith(r"energy kWh \\") and lines[7].split(" & ")[-1][0].isdigit()
@@ -462,6 +485,7 @@ def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, stu
     assert "4 runs: 2 finished, 2 planned" in ended.out
     assert "policy.k = 2: 1 missing" in ended.out and "as in finished runs" in ended.out
     assert "2 in parallel" in ended.out and "of results" in ended.out
+    assert re.search(r"not counted: the start of \d+ runs?,", ended.out)
     changed = study(copied, "-o", "train.lr=0.02", "--samples-per-second", "100", "--jobs", "2", do="plan")
     # 66 samples a site, 2 sites, 6 rounds
     assert "policy.k = 2: 2 missing, 8 s each (at most, with max_rounds)" in changed.out
