@@ -255,9 +255,7 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
         axes.plot(list(missed), [t.mean.value for t in missed.values()], "^", label=name, **look)
-    ks = list(missed)
-    apart = min(np.diff(ks), default=1) * 7 > ks[-1] - ks[0] if ks else True
-    for k in ks if apart else ks[style.some(len(ks), 6)]:  # the table has all
+    for k in list(missed)[style.some(len(missed), 6)]:  # the table has all
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
         text = reading.percent(missed[k].best_accuracy)
         axes.annotate(text, (k, missed[k].mean.value), color=style.VERMILLION, **place)

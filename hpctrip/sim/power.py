@@ -29,7 +29,7 @@ from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.series import Series
 from hpctrip.sim.stated_units import PowerUnit
-from hpctrip.sim.times import Moment, TimeUnit, TimeZone, has_numbers_for_dates
+from hpctrip.sim.times import Moment, TimeUnit, TimeZone, read_times, time_column
 from hpctrip.sim.traces.files import Flags, read_site_power, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -284,7 +284,8 @@ class CsvPower(PowerModel):
     def rules(self) -> int:  # type: ignore[override]
         """2 where times are numbers since 1970: they are dates, which begin with those of carbon and price."""
         with suppress(InputError):  # which `supply_at` raises
-            return 1 + has_numbers_for_dates(read_table(self.path, may_comment=True))
+            table = read_table(self.path, may_comment=True)
+            return 1 + ((time := time_column(table)) != "time" and read_times(table, time)[1])
         return 1
 
     def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> SitePower:

@@ -131,12 +131,6 @@ def time_column(table: Table) -> str:
     return present[0]
 
 
-def has_numbers_for_dates(table: Table) -> bool:
-    """Whether the times of a file count from 1970. InputError as for `read_times`."""
-    time = time_column(table)
-    return time in _NUMBERED and read_times(table, time)[1]
-
-
 def column_us(
     table: Table, column: str, zone_name: str = "UTC", keys: Sequence[str] | None = None
 ) -> np.ndarray:

@@ -39,16 +39,7 @@ from hpctrip.studies.imported import (
     run_of_row,
 )
 from hpctrip.studies.run_store import RunState, RunStore, file_state
-from hpctrip.studies.tables import (
-    LEDGER_RESULTS,
-    NUMBERS,
-    RunRows,
-    at_target,
-    comparison,
-    latex_lines,
-    results_of,
-    write_tables,
-)
+from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, comparison, results_of, write_tables
 
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
@@ -142,14 +133,13 @@ class Study:
         report = write_tables(self.folder, facts, lines, [curves, sites])
         if self.file.figure:
             report += self._draw_all([self._run_for(line, curves) for line in finished])
-        return latex_lines(self.title, lines) if latex else report
+        return comparison(self.title, lines, latex) if latex else report
 
     def compared_at(self, target: float, latex: bool = False) -> list[str]:
-        """The lines of the comparison of the finished runs at another target accuracy, by their recorded curves, or as
-        in `conclude` of a LaTeX table; nothing is written."""
-        lines = [at_target(line, opened(line), target) for line in self.lines() if line.finished]
-        title = f"{self.title}, at an accuracy of {target:g}"
-        return (latex_lines if latex else comparison)(title, lines) if lines else []
+        """The lines of the comparison of the finished runs at another target accuracy, by their recorded curves;
+        nothing is written."""
+        lines = [_at_target(line, target) for line in self.lines() if line.finished]
+        return comparison(f"{self.title}, at an accuracy of {target:g}", lines, latex) if lines else []
 
     def _draw_all(self, runs: list[Run]) -> Iterator[str]:
         """Draw the study's figures. Yields the lines to print."""
@@ -275,6 +265,17 @@ def opened(line: RunState) -> Run:
     assert line.file is not None
     run = read_imported(line.file, line.entry) if line.imported else open_run(line.file)
     return as_in_study(run, line.entry)
+
+
+def _at_target(line: RunState, target: float) -> RunState:
+    """A finished line as if its run had this target accuracy."""
+    run, own = opened(line), line.entry.run_input
+    stop = own.experiment.stop.model_copy(update={"target_accuracy": target})
+    entry = replace(
+        line.entry, run_input=replace(own, experiment=own.experiment.model_copy(update={"stop": stop}))
+    )
+    run = replace(run, meta=run.meta | {"time_to_accuracy_s": run.time_to(target)})
+    return replace(line, entry=entry, run=run, row=None)
 
 
 def as_in_study(run: Run, entry: Entry) -> Run:

@@ -12,7 +12,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -76,20 +75,6 @@ class RunRows:
         replace_file(self.path, text.getvalue().encode())
 
 
-def at_target(line: RunState, run: Run, target: float) -> RunState:
-    """A finished line as if its run, of which this is the curve, had this target accuracy."""
-    own = line.entry.run_input
-    stop = own.experiment.stop.model_copy(update={"target_accuracy": target})
-    run_input = replace(own, experiment=own.experiment.model_copy(update={"stop": stop}))
-    run = replace(run, meta=run.meta | {"time_to_accuracy_s": run.time_to(target)})
-    return replace(line, entry=replace(line.entry, run_input=run_input), run=run, row=None)
-
-
-def comparison(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as aligned lines, below its title."""
-    return [title, *aligned(_head(lines), [cells for cells, _ in _variants(lines)])]
-
-
 def write_tables(
     folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], rows: Iterable[RunRows]
 ) -> list[str]:
@@ -117,10 +102,13 @@ def write_tables(
     ]
 
 
-def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as a table for LaTeX with the package booktabs, with a caption. The last columns
-    are means over the finished runs: energy, and carbon and money where they were counted."""
+def comparison(title: str, lines: Sequence[RunState], latex: bool) -> list[str]:
+    """The comparison of the variants as aligned lines, or as a table for LaTeX with the package booktabs, with a
+    caption. The last columns of this are means over the finished runs: energy, and carbon and money where they were
+    counted."""
     cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
+    if not latex:
+        return [title, *aligned(cells.columns, cells.to_numpy().tolist())]
     finished = [line for line in lines if line.finished]
     spent = pd.DataFrame([_spent(line) for line in finished])
     by_variant = spent.groupby([line.entry.variant for line in finished])
