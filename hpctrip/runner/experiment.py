@@ -20,7 +20,7 @@ from pydantic import Field
 
 from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.io import PathName, beside
-from hpctrip.config.component import Component, is_own
+from hpctrip.config.component import Component, config_key, is_own
 from hpctrip.config.identity import Added, NotInResult, NotInTraining, flat
 from hpctrip.config.inputs import Tables, folder_of, merge, read_layers, resolved, validate
 from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name
@@ -145,6 +145,12 @@ class Experiment(Component):
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
+        if self.train.is_scheduled and self.rounds.leaves_flights:
+            raise InputError(
+                config_key("rounds", self.rounds),
+                "has no common count of steps, by which train.warmup_steps and train.cosine_steps go",
+                "leave these out, or use synchronous rounds",
+            )
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 

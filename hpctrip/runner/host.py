@@ -13,16 +13,15 @@ from itertools import chain
 
 import numpy as np
 import torch
-from torch import nn
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.rng import stream
 from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, magnitude_of, mean_update, origin
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
 from hpctrip.learn.engines.base import SiteState, SiteUpdate
 from hpctrip.learn.engines.choice import choose
-from hpctrip.learn.engines.steps import seed_draws, seed_generators, state_length, views
+from hpctrip.learn.engines.optimizers import state_length
+from hpctrip.learn.engines.steps import seed_draws, views
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.params import (
     buffers,
@@ -36,12 +35,12 @@ from hpctrip.learn.params import (
     num_integers,
 )
 from hpctrip.learn.params import num_params as count_params
-from hpctrip.learn.task import Task, checked_model
-from hpctrip.learn.trial import Trial
+from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
 from hpctrip.runner.experiment import Experiment
+from hpctrip.runner.first_model import first_model
 from hpctrip.runner.signals import Signals
 
 
@@ -263,7 +262,7 @@ class Host:
             sites = [cohort[i] for i in block]
             optimizers = [self.memory.of(site)[1] for site in sites]
             before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
-            updates = self.engine.train(params, block_visits, optimizers)
+            updates = self.engine.train(params, block_visits, optimizers, assignment.first_step)
             for position, site in zip(block, sites, strict=True):
                 if self.experiment.workload.has_own_model:  # the others draw nothing
                     seed_draws(self.device, self.seed, round, site)
@@ -365,36 +364,3 @@ class Host:
             for phase, drawn_uj in phases_uj.items():
                 tally.integers[f"{phase}_wall_j"][rank] = drawn_uj
         return tally.vector
-
-
-def first_model(
-    experiment: Experiment, task: Task, device: torch.device, hosts_kind: str, trains: bool
-) -> tuple[nn.Module, str]:
-    """The model of a task on a device at the start of a run, checked and, if it is the user's, tried. Also the reason
-    why its sites must be trained one after another, if any. `trains`: whether the rank trains. Raises InputError."""
-    workload, work = experiment.workload, experiment.train
-    experiment.engine.prepare(device)
-    # models are initialised by global generators, seeded from a named stream like all randomness
-    init_seed = int(stream(experiment.seed, "init").integers(2**63))
-    seed_generators(init_seed, device)
-    model = checked_model(task, device, workload.model_place, trial=trains or workload.has_own_model)
-    alone = task.sequential_only
-    if state_length(count_params(model), work):
-        alone = alone or "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
-    if workload.has_own_model:
-        engine, _ = choose(experiment.engine.name, hosts_kind, alone)
-        found = Trial(task, model, work, init_seed, workload.model_place).run(engine.name == "stacked")
-        alone = alone or found
-    return model, alone
-
-
-def new_model(experiment: Experiment) -> tuple[dict[str, torch.Tensor], str]:
-    """The state of the first model of an input, checked and tried on this machine's processor, and the digest of its
-    constants. Raises InputError."""
-    workload, device = experiment.workload, torch.device("cpu")
-    workload.prepare_data(experiment.seed)
-    task = workload.checked_task(experiment.seed)
-    model, _ = first_model(experiment, task, device, device.type, trains=True)
-    held = task.build_model().state_dict().keys()  # the trial changes which buffers are persistent
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return {name: tensor for name, tensor in named if name in held}, digest_of_constants(model)

@@ -27,7 +27,7 @@ def on_a_small_gpu(engine, most):
     """Let memory run out for more than so many sites. Returns the list of the numbers that are tried."""
     tried, together = [], engine._train_together
 
-    def small(params, sites):
+    def small(params, sites, first_step):
         tried.append(len(sites))
         if len(sites) > most + 1:
             raise torch.cuda.OutOfMemoryError("made up by the test")
@@ -36,7 +36,7 @@ def on_a_small_gpu(engine, most):
                 raise torch.cuda.OutOfMemoryError("made up by the test")
             finally:
                 raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-        return together(params, sites)
+        return together(params, sites, first_step)
 
     engine._train_together = small
     return tried
@@ -59,10 +59,10 @@ def test_memory_that_runs_out_later_is_freed_of_other_numbers_of_sites(task):
     list(engine.train(params, SITES[:2]))
     together = engine._train_together
 
-    def full(params, sites):
+    def full(params, sites, first_step):
         if len(engine.stacks) > 1:
             raise torch.cuda.OutOfMemoryError("made up by the test")
-        return together(params, sites)
+        return together(params, sites, first_step)
 
     engine._train_together = full
     assert torch.equal(deltas(engine, params), expected) and len(engine.stacks) == 1
@@ -78,7 +78,7 @@ def test_memory_that_runs_out_later_is_freed_of_other_numbers_of_sites(task):
 def test_an_error_that_more_memory_does_not_mend_is_raised(task, error, raised):
     engine = Stacked(task, WORK)
 
-    def failing(params, sites):
+    def failing(params, sites, first_step):
         raise error
 
     engine._train_together = failing

@@ -61,6 +61,15 @@ VALUES = [
         ["train.local_epochs=2", "train.local_steps=5"],
         ["train", "local_steps = 5 and local_epochs = 2: give one"],
     ),
+    (["train.warmup_steps=2"], ["train", "warmup_steps and cosine_steps count steps", "give local_steps"]),
+    (
+        ["train={local_steps=1, warmup_steps=5, cosine_steps=5}"],
+        ["train", "cosine_steps = 5 includes the warm-up: give more than warmup_steps = 5"],
+    ),
+    (
+        ["rounds.kind=buffered", "train={local_steps=1, warmup_steps=5}"],
+        ['rounds.kind', "has no common count of steps", "use synchronous rounds"],
+    ),
     (["partition.samples_per_site=41"], ["partition.samples_per_site", "410", "400", "at most 40"]),
     (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
     (

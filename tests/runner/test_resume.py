@@ -78,6 +78,11 @@ LEARNERS = {
     "fedadam": ["server.kind=fedadam"],
     "error feedback": ["compression.kind=top-k"],
     "adaptive local work": ["policy.kind=goodput", "policy.local_work=adaptive"],
+    "schedule over skipped rounds": [
+        "policy.kind=random",
+        "policy.k=3",
+        "train={optimizer='adamw', keep_optimizer=true, local_steps=2, warmup_steps=3, cosine_steps=8}",
+    ],
     "parts of passes": ["policy.kind=random", "policy.k=3", "train.local_epochs=0.3", "train.batch_size=4"],
 }
 

@@ -19,7 +19,7 @@ class Sequential(Engine):
     """Trains the sites of a block one by one. On a CPU a site's result is the same, to the bit, in every block.
 
     A model may bring its own hand-written step: `model.fused_step(loss, work)` returns a Step, or None where it does
-    not cover that loss or that work. Every other model, and bfloat16, is trained by autograd.
+    not cover that loss or that work. Every other model, bfloat16, schedules and clipping are left to autograd.
     """
 
     name = "sequential"
@@ -27,7 +27,8 @@ class Sequential(Engine):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        fused = getattr(self.model, "fused_step", None) if self.precision != "bfloat16" else None
+        by_hand = self.precision != "bfloat16" and not self.work.has_recipe
+        fused = getattr(self.model, "fused_step", None) if by_hand else None
         self.step: Step = (fused and fused(self.task.loss, self.work)) or AutogradStep(
             self.model, self.task.loss, self.work, self.precision
         )
@@ -35,10 +36,11 @@ class Sequential(Engine):
         self.delta, self.num_params = torch.empty_like(flatten(self.model)), num_params(self.model)
 
     def train(
-        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = (), first_step: int = 0
     ) -> Iterator[SiteUpdate]:
         """Train one site after another."""
         self.set_training()
+        self.step.first_step = first_step
         for parts, optimizer in zip(visits, optimizers or [None] * len(visits), strict=True):
             began = time.perf_counter()
             self.step.start(params, optimizer)
