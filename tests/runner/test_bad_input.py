@@ -68,7 +68,7 @@ VALUES = [
     ),
     (
         ["rounds.kind=buffered", "train={local_steps=1, warmup_steps=5}"],
-        ['rounds.kind', "has no common count of steps", "use synchronous rounds"],
+        ["rounds.kind", "has no common count of steps", "use synchronous rounds"],
     ),
     (["partition.samples_per_site=41"], ["partition.samples_per_site", "410", "400", "at most 40"]),
     (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
