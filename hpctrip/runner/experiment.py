@@ -31,6 +31,7 @@ from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
 from hpctrip.learn.evaluate import Evaluate
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.overlap import Overlap
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
 from hpctrip.learn.workloads import WORKLOADS
@@ -102,6 +103,7 @@ class Experiment(Component):
     """The aggregator's optimiser, which applies the averaged update to the global model."""
     compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
     """Compression of the updates on their way to the aggregator."""
+    overlap: Added[Overlap] = Overlap()
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
@@ -151,6 +153,7 @@ class Experiment(Component):
                 "has no common count of steps, by which train.warmup_steps and train.cosine_steps go",
                 "leave these out, or use synchronous rounds",
             )
+        self.overlap.check(self, num_sites)
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 
@@ -191,8 +194,16 @@ class Experiment(Component):
     def world(self, num_params: int, num_buffers: int = 0) -> World:
         """The simulated world, for a model with `num_params` parameters and `num_buffers` entries of buffers. Raises
         InputError where its files are unusable."""
-        sent_fraction = self.compression.sent_fraction(num_params, num_buffers)
-        return World.build(self, 4.0 * (num_params + num_buffers), sent_fraction)
+        num_sent = -(-num_params // self.overlap.fragments)
+        sent_fraction = self.compression.sent_fraction(num_sent, num_buffers)
+        world = World.build(self, 4.0 * (num_params + num_buffers), sent_fraction)
+        share = num_sent / num_params
+        return replace(
+            world,
+            update_bytes=share * world.update_bytes,
+            model_bytes=share * world.model_bytes,
+            overlap=self.overlap.share_of_round(self.train.local_steps),
+        )
 
     def simulation(
         self,

@@ -30,6 +30,8 @@ def first_model(
     alone = task.sequential_only
     if state_length(count_params(model), work):
         alone = alone or "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
+    if experiment.overlap.keeps_replicas:
+        alone = alone or "sites keep models of their own ([overlap])"
     if workload.has_own_model:
         engine, _ = choose(experiment.engine.name, hosts_kind, alone)
         found = Trial(task, model, work, init_seed, workload.model_place).run(engine.name == "stacked")

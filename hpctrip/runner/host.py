@@ -78,17 +78,21 @@ class Host:
         self.num_buffers, self.num_integers = len(self.initial_params) - num_params, num_integers(self.model)
         if trains:
             experiment.compression.check(num_params, self.seed)
-        optimizer_length = state_length(num_params, self.work)
-        self.memory = SiteState(num_params * experiment.compression.keeps_residual, optimizer_length, device)
+        self.overlap = experiment.overlap
+        self.overlap.check_model(num_params, self.num_buffers, experiment.workload.model_place)
+        keeps_residual, keeps_replicas = experiment.compression.keeps_residual, self.overlap.keeps_replicas
+        lengths = num_params * keeps_residual, state_length(num_params, self.work)
+        self.memory = SiteState(*lengths, device, num_replica=num_params * keeps_replicas)
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision, self.model)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
         slots = experiment.server.checked_slots(num_params)
-        if experiment.policy.compares_updates:
+        self.keeps_mean = experiment.policy.compares_updates or self.overlap.delayed
+        if self.keeps_mean:
             slots = torch.cat([slots, slots.new_zeros(1, num_params)])
         self.slots = slots.to(device)
-        """State of the server optimiser and, if the policy compares updates, the last mean update as one more row."""
+        """State of the server optimiser and, if the next round needs it, the last mean update as one more row."""
         names = experiment.sites.columns().get("name", ())
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites, self.seed, names
@@ -260,9 +264,12 @@ class Host:
         for block, block_visits in zip(hosted, visits, strict=True):
             self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
             sites = [cohort[i] for i in block]
-            optimizers = [self.memory.of(site)[1] for site in sites]
+            kept = [self.memory.of(site, params[: self.num_params]) for site in sites]
+            optimizers = [optimizer for _, optimizer, _ in kept]
+            replicas = [own if own is None else self.overlap.replica(own, round) for *_, own in kept]
             before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
-            updates = self.engine.train(params, block_visits, optimizers, assignment.first_step)
+            others = {"replicas": replicas} if self.overlap.keeps_replicas else {}
+            updates = self.engine.train(params, block_visits, optimizers, assignment.first_step, **others)
             for position, site in zip(block, sites, strict=True):
                 if self.experiment.workload.has_own_model:  # the others draw nothing
                     seed_draws(self.device, self.seed, round, site)
@@ -270,18 +277,25 @@ class Host:
                 tally.note("train_wall_s", update.wall_s, position)
                 if not update.usable and site in before:  # what is not summed changes no state
                     self.memory.rows[site] = before[site]
+                    if self.overlap.keeps_replicas:  # it begins anew
+                        self.memory.of(site)[-1].copy_(params)
                 if assignment.weights[position] > 0:
                     yield position, update
                 else:
                     self.memory.keep(site, update, start, self.num_params)
 
     def _compressed(self, site: int, update: SiteUpdate, round: int) -> SiteUpdate:
-        """The update of a site, compressed as it arrives; as it is where training diverged."""
+        """The update of a site in the fragment that the round exchanges, compressed as it arrives, and zero in others;
+        as it is where training diverged."""
         compression, residual = self.experiment.compression, self.memory.of(site)[0]
-        if compression.lossless or not update.usable:
+        part = self.overlap.part(round, self.num_params)
+        if (compression.lossless and self.overlap.fragments == 1) or not update.usable:
             return update
-        sent = compression.send(update.delta[: self.num_params], self.seed, round, site, residual)
-        arriving = torch.cat([sent, update.delta[self.num_params :]]) if self.num_buffers else sent
+        left = None if residual is None else residual[part]
+        arriving = compression.send(update.delta[part], self.seed, round, site, left)
+        if len(arriving) < len(update.delta):
+            sent, arriving = arriving, torch.zeros_like(update.delta)
+            arriving[part], arriving[self.num_params :] = sent, update.delta[self.num_params :]
         return replace(update, delta=arriving, magnitude=float(magnitude_of(arriving, self.num_params)))
 
     def _culprit(self, update: SiteUpdate) -> int:
@@ -329,11 +343,17 @@ class Host:
         (trained, _), (mean, buffers_mean) = params.split(sizes), update.split(sizes)
         new_trained, new_buffers = new_params.split(sizes)
         slots, counters = self.slots, {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
-        if self.experiment.policy.compares_updates:
+        if self.keeps_mean:
             slots, last_update = slots[:-1], slots[-1]
-            counters["update_cosine"] = cosine(last_update, mean)
+            if self.experiment.policy.compares_updates:
+                counters["update_cosine"] = cosine(last_update, mean)
+            late = last_update.clone() if self.overlap.delayed else mean
             last_update.copy_(mean)
-        self.experiment.server.apply(trained, slots, mean, out=new_trained)
+            mean = late
+        part = self.overlap.part(assignment.round, self.num_params)
+        if self.overlap.fragments > 1:
+            new_trained.copy_(trained)
+        self.experiment.server.apply(trained[part], slots[:, part], mean[part], out=new_trained[part])
         new_buffers.copy_(origin(params, self.num_params)[self.num_params :].double() + buffers_mean)
         new_buffers[self.num_buffers - len(integers) :] = torch.from_numpy(integers)
         return new_params, counters

@@ -21,7 +21,7 @@ from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes
-from hpctrip.sim.grid.signals import GridSignal, SignalModel
+from hpctrip.sim.grid.signals import GridSignal, SignalModel, with_own
 from hpctrip.sim.hardware import Hardware, Throughput
 from hpctrip.sim.network import Links, Network, Transfers
 from hpctrip.sim.power import PowerModel, PowerSupply
@@ -74,6 +74,8 @@ class World:
     """{input table: signal} of the quantities that depend on the grid (`Quantity.signal`)."""
     out_of_budget: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
+    overlap: float = 0.0
+    """Share of its computing during which a site does not wait for the transfer of the round before."""
 
     @classmethod
     def build(cls, tables: WorldInput, payload_bytes: float, sent_fraction: float = 1.0) -> World:
@@ -90,7 +92,7 @@ class World:
         supply = tables.power.checked_supply(columns, hardware.site_w, seed)
         signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
         supply, signals = _on_one_calendar(supply, signals)
-        signals = {table: _with_own(table, signal, columns, place) for table, signal in signals.items()}
+        signals = {table: with_own(table, signal, columns, place) for table, signal in signals.items()}
         world = cls(
             seed=seed,
             distance_m=distance_m,
@@ -214,7 +216,8 @@ class World:
             lost, extra_s = self.faults.wan(round, len(self), self.seed)
             compute_s[asked] = self.computing_s(sites, start_s, work_s)
             computed_s = np.where(np.isfinite(compute_s[asked]), compute_s[asked], 0.0)
-            comm_s[asked] = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
+            transfer_s = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
+            comm_s[asked] = np.maximum(transfer_s - self.overlap * computed_s, 0.0)
             in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
             status[asked] = np.where((compute_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
             makespan_s = checked_length_s(
@@ -309,18 +312,6 @@ class World:
 def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
     """{input table: its signal} of the quantities that depend on the grid."""
     return {table: getattr(tables, table) for table in BY_SIGNAL}
-
-
-def _with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray], place: str) -> GridSignal:
-    """The signal of an input table with the values that the sites' columns [N] have. InputError at `place`, their
-    table, where neither has a value."""
-    values = columns.get(BY_SIGNAL[table].per_kwh)
-    if values is None:
-        return signal
-    if not signal.is_known and (lacking := np.flatnonzero(np.isnan(values))).size:
-        problem = f"{numbered(lacking[0], columns.get('name', ()))} has no {table}, and [{table}] is not set"
-        raise InputError(place, problem, f"fill it in, or set {table}.kind = 'constant'")
-    return signal.with_own(values)
 
 
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:

@@ -161,7 +161,7 @@ def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     run = trained("stop.max_rounds=2")
     added = ["rounds.work_by_speed"]  # added later, at their defaults
     added += [f"train.{key}" for key in RECIPE]
-    assert run.meta["neutral_keys"] == [*keys, *added]
+    assert run.meta["neutral_keys"] == [*keys, *added, "overlap"]
     assert not run.added
     assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings
 

@@ -24,6 +24,7 @@ from hpctrip.learn.aggregate import origin
 from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.engines.optimizers import RULES, num_slots
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.overlap import Replica
 from hpctrip.learn.params import buffers, entries, flatten, num_params
 from hpctrip.learn.task import Task
 
@@ -114,6 +115,8 @@ Visits = list[list[np.ndarray]]
 over its shard; each part is cut into consecutive batches, of which the last may be smaller."""
 Optimizers = Sequence[torch.Tensor | None]
 """The state of each site's optimiser, float32 [state_length]."""
+Replicas = Sequence[Replica | None]
+"""The own model of each site, None where it starts from the global one. For the sequential engine only."""
 
 
 class Engine:
@@ -226,6 +229,19 @@ class Step:
     def tensors(self) -> list[torch.Tensor]:
         """The local model's tensors in the order of the flat vector."""
         return self.weights
+
+    @torch.no_grad()
+    def local(self) -> torch.Tensor:
+        """The local model as a flat vector, a copy."""
+        return torch.cat([tensor.reshape(-1) for tensor in self.tensors()])
+
+    @torch.no_grad()
+    def merge(self, params: torch.Tensor, replica: Replica) -> None:
+        """Take a fragment of the global model into the local one."""
+        local, part = self.local(), replica.part
+        local[part].lerp_(params[part], replica.blend)
+        for tensor, merged in zip(self.tensors(), self._views(local), strict=True):
+            tensor.copy_(merged)
 
     def _views(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """Views of the flat vector in the tensors' shapes."""
