@@ -82,7 +82,7 @@ def check(**run_input: Texts) -> None:
     simulation = experiment.check()
     simulation.begin(State())
     if experiment.workload.has_own_model:
-        from hpctrip.runner.first_model import new_model  # heavy: torch
+        from hpctrip.learn.first_model import new_model  # heavy: torch
 
         new_model(experiment)
     world = simulation.world

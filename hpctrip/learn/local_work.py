@@ -72,7 +72,7 @@ class LocalWork(Component):
             )
         if self.is_scheduled and self.local_steps is None:
             raise ValueError(
-                "warmup_steps and cosine_steps count steps, equal at all sites: give local_steps"
+                "warmup_steps and cosine_steps count steps, equal at all sites: give local_steps (centralized has none)"
             )
         if self.cosine_steps is not None and self.cosine_steps <= self.warmup_steps:
             raise ValueError(

@@ -23,6 +23,7 @@ from hpctrip.learn.engines.choice import choose
 from hpctrip.learn.engines.optimizers import state_length
 from hpctrip.learn.engines.steps import seed_draws, views
 from hpctrip.learn.evaluate import eval_batches, evaluate
+from hpctrip.learn.first_model import first_model
 from hpctrip.learn.params import (
     buffers,
     constants,
@@ -40,7 +41,6 @@ from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
 from hpctrip.runner.experiment import Experiment
-from hpctrip.runner.first_model import first_model
 from hpctrip.runner.signals import Signals
 
 

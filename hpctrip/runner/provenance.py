@@ -52,7 +52,6 @@ CODE = (
     "base/rng.py",
     "ranks/placement.py",
     "runner/aggregator.py",
-    "runner/first_model.py",
     "runner/host.py",
     "runner/loop.py",
 )

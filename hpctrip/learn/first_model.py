@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import nn
 
 from hpctrip.base.rng import stream
-from hpctrip.learn.engines.choice import choose
+from hpctrip.learn.engines.choice import EngineChoice, choose
 from hpctrip.learn.engines.optimizers import state_length
 from hpctrip.learn.engines.steps import seed_generators
+from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.overlap import Overlap
 from hpctrip.learn.params import digest_of_constants
 from hpctrip.learn.params import num_params as count_params
 from hpctrip.learn.task import Task, checked_model
 from hpctrip.learn.trial import Trial
-from hpctrip.runner.experiment import Experiment
+from hpctrip.learn.workloads.base import Workload
+
+
+class LearnInput(Protocol):
+    """The input tables of training that the first model depends on, and the seed."""
+
+    seed: int
+    workload: Workload
+    train: LocalWork
+    engine: EngineChoice
+    overlap: Overlap
 
 
 def first_model(
-    experiment: Experiment, task: Task, device: torch.device, hosts_kind: str, trains: bool
+    experiment: LearnInput, task: Task, device: torch.device, hosts_kind: str, trains: bool
 ) -> tuple[nn.Module, str]:
     """The model of a task on a device at the start of a run, checked and, if it is the user's, tried. Also the reason
     why its sites must be trained one after another, if any. `trains`: whether the rank trains. Raises InputError."""
@@ -39,7 +53,7 @@ def first_model(
     return model, alone
 
 
-def new_model(experiment: Experiment) -> tuple[dict[str, torch.Tensor], str]:
+def new_model(experiment: LearnInput) -> tuple[dict[str, torch.Tensor], str]:
     """The state of the first model of an input, checked and tried on this machine's processor, and the digest of its
     constants. Raises InputError."""
     workload, device = experiment.workload, torch.device("cpu")
