@@ -17,6 +17,7 @@ from hpctrip.runner.host import Host
 from hpctrip.runner.loop import train_round
 from hpctrip.sim.step import State
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 H, ROUNDS, SITES = 4, 3, 2
 DILOCO = (
     f"sites.num_sites={SITES}",
@@ -29,15 +30,6 @@ DILOCO = (
     "server={weights='uniform', lr=0.7, momentum=0.9, nesterov=true}",
     f"stop.max_rounds={ROUNDS}",
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As on a rank of many."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def host_of(*lines):
@@ -105,23 +97,10 @@ class Outer:
         self.sgd.step()
 
 
-def test_rounds_are_the_outer_steps_of_plain_torch():
-    host = host_of()
-    replicas, outer = [Replica(host, site) for site in range(SITES)], Outer(host.initial_params)
-    models, _ = trained(host)
-    for round, model in enumerate(models, 1):
-        start = outer.params.detach().clone()
-        for replica in replicas:
-            vector_to_parameters(start.clone(), replica.model.parameters())
-            for batch in batches_of(host, replica.site, round):
-                replica.step(*batch)
-        outer.step(torch.stack([replica.params - start for replica in replicas]).mean(0))
-        torch.testing.assert_close(model, outer.params.detach(), rtol=0, atol=1e-6)
-        assert (model - start).abs().max() > 1e-3
-
-
-def test_the_outer_step_may_take_the_update_of_the_round_before():
-    host = host_of("overlap.delayed=true")
+@pytest.mark.parametrize("delayed", [False, True])
+def test_rounds_are_the_outer_steps_of_plain_torch(delayed):
+    """Of this round's mean update, or of that of the round before."""
+    host = host_of(f"overlap.delayed={str(delayed).lower()}")
     replicas, outer = [Replica(host, site) for site in range(SITES)], Outer(host.initial_params)
     models, _ = trained(host)
     late = torch.zeros_like(host.initial_params)
@@ -131,10 +110,11 @@ def test_the_outer_step_may_take_the_update_of_the_round_before():
             vector_to_parameters(start.clone(), replica.model.parameters())
             for batch in batches_of(host, replica.site, round):
                 replica.step(*batch)
-        outer.step(late)
-        late = torch.stack([replica.params - start for replica in replicas]).mean(0)
+        mean = torch.stack([replica.params - start for replica in replicas]).mean(0)
+        outer.step(late if delayed else mean)
+        late = mean
         torch.testing.assert_close(model, outer.params.detach(), rtol=0, atol=1e-6)
-    assert torch.equal(models[0], host.initial_params) and not torch.equal(models[1], models[0])
+        assert (model - start).abs().max() > 1e-3 or (delayed and round == 1)
 
 
 @pytest.mark.parametrize(("num", "steps", "blend"), [(1, 1, 1.0), (2, 0, 1.0), (3, 2, 0.5)])
