@@ -123,16 +123,18 @@ def test_tf32_is_off_unless_asked_for(task):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_captured_step_trains_the_same_model_as_a_called_one(task):
+@pytest.mark.parametrize("recipe", [{}, {"local_steps": 3, "warmup_steps": 4, "clip_norm": 0.1}])
+def test_a_captured_step_trains_the_same_model_as_a_called_one(task, recipe):
     params, results = flatten(task.build_model()).cuda(), []
+    work = WORK.model_copy(update=recipe)
     for has_graphs in (True, False):
-        engine = Stacked(task, WORK, "cuda")
+        engine = Stacked(task, work, "cuda")
         engine.has_graphs = has_graphs
         results += [deltas(engine, params), deltas(engine, params)]
     for result in results[1:]:
         torch.testing.assert_close(result, results[0], rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(
-        results[0].cpu(), deltas(Stacked(task, WORK), params.cpu()), rtol=1e-2, atol=1e-4
+        results[0].cpu(), deltas(Stacked(task, work), params.cpu()), rtol=1e-2, atol=1e-4
     )
 
 
