@@ -145,6 +145,7 @@ class Experiment(Component):
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
+        self.network.check(self.rounds.leaves_flights, self.faults)
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 

@@ -148,6 +148,7 @@ def read(ranks: Ranks, begin: Callable[[], Start], until_over: ExitStack) -> Sta
         until_over.callback(start.lock.release)
         if start.finished:
             return None
+        start.run_input.experiment.network.check_training()
         if (file := stop_file(start.path)).exists():
             raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
         return start.run_input.tables, start.run_input.set_by_policy, start.run_input.extensions

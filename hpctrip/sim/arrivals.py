@@ -310,7 +310,7 @@ class Events:
 
     def _send(self, flight: Flight) -> None:
         """Begin the transfer of a site that has computed."""
-        alone_s, link_s = self._world.transfers(self.clock_s, np.array([flight.site]))
+        alone_s, link_s, *_ = self._world.transfers(self.clock_s, np.array([flight.site]))
         extra_s = self._wan(flight.version)[1][flight.site]
         if link_s > 0:
             self._link_free_s = np.fmax(self.clock_s, self._link_free_s) + link_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -71,6 +72,7 @@ class Profiler(Component):
         power = np.where(world.out_of_budget, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.hardware.draw_w(power)
+        links, transfers = world.links, world.transfers(clock_s)
         return SiteView(
             power_fraction=power,
             throughput_fraction=world.hardware.throughput(power),
@@ -78,12 +80,17 @@ class Profiler(Component):
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
-            link_s=world.transfers(clock_s).link_s,
+            link_s=transfers.link_s,
+            region=transfers.region,
+            uplink_s=transfers.uplink_s,
+            all_reduce_s=partial(links.all_reduce_s, num_bytes=world.update_bytes)
+            if links.all_reduces
+            else None,
             clock=world.timing.clock,
             deadline_s=world.deadline_s,
             busy_w=busy_w,
             waiting_w=waiting_w,
-            released=world.accounts.waiting == "released",
+            released=world.is_released,
             comm_energy_j=world.comm_energy_j,
             full_power_w=world.hardware.mean_full_power_w,
             clock_s=clock_s,

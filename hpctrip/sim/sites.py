@@ -42,7 +42,8 @@ class SitePlacement(Component):
 
         `rtt_s` and `bandwidth_bps` take the place of [network]; `num_gpus`, `gpu` (a name) and `contract_w` that of
         [throughput], `seconds_per_sample` that of [timing], `g_per_kwh` and `cost_per_kwh` that of [carbon] and
-        [price]; `power_trace` names a power trace. All of them become columns of /sites. By default none.
+        [price]; `power_trace` names a power trace, `region` a region of [network]. All of them become columns of
+        /sites. By default none.
         """
         return {}
 
@@ -178,7 +179,7 @@ class CsvSites(SitePlacement):
     and `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`: bits per second),
     `gpus`, `gpu` (the name of a GPU of [throughput]), `seconds_per_sample` (at full power), `contract_mw` (power at
     P = 1), `price_per_mwh`, `carbon_g_per_kwh`, `power_trace` (the power trace that the site follows), `group`, and
-    any column named by a signal (carbon.site_column) or by `facts`.
+    any column named by a signal (carbon.site_column), by a matrix of links (network.site_column) or by `facts`.
 
     A field may be empty. A missing distance is computed on the globe, or else from half the round-trip time in fibre,
     or else drawn as in `powerlaw`. Other missing values come from [network], [throughput], [timing], [power],
@@ -269,21 +270,10 @@ class CsvSites(SitePlacement):
 
     def _numbers(self) -> dict[str, np.ndarray]:
         """{quantity that the file has: [N] in its unit, NaN where a field is empty}."""
-        table, numbers = self._table(), {}
+        table = self._table()
         if len(table.lines) == 0:
             raise InputError(table.place, "no rows: at least one site is needed")
-        for quantity, units in _NUMBERS.items():
-            present = [column for column in units if column in table.columns]
-            if len(present) > 1:
-                raise InputError(table.place, f"has the columns {' and '.join(present)}", "give one of them")
-            for column in present:
-                with np.errstate(over="ignore"):  # refused below
-                    values = table.numbers(column, may_lack=True) * units[column]
-                low, high = _BOUNDS[quantity]
-                wrong, unit = (values < low) | (values > high), units[column]
-                table.refuse(column, wrong, f"is outside {low / unit:g} to {high / unit:g}")
-                numbers[quantity] = values
-        return numbers
+        return measured(table)
 
     def _table(self) -> Table:
         return read_table(self.path, f"sites.path = {self.path!r}")
@@ -295,6 +285,24 @@ _ELSE = {
     "GPUs as throughput.num_gpus": "num_gpus",
 }
 """{what takes the place of a quantity: the quantity}."""
+
+
+def measured(table: Table) -> dict[str, np.ndarray]:
+    """{quantity that a table has: its values [R] in its unit, NaN where a field is empty}. InputError names the first
+    line with a value out of bounds."""
+    numbers = {}
+    for quantity, units in _NUMBERS.items():
+        present = [column for column in units if column in table.columns]
+        if len(present) > 1:
+            raise InputError(table.place, f"has the columns {' and '.join(present)}", "give one of them")
+        for column in present:
+            with np.errstate(over="ignore"):  # refused below
+                values = table.numbers(column, may_lack=True) * units[column]
+            low, high = _BOUNDS[quantity]
+            wrong, unit = (values < low) | (values > high), units[column]
+            table.refuse(column, wrong, f"is outside {low / unit:g} to {high / unit:g}")
+            numbers[quantity] = values
+    return numbers
 
 
 def _first_known(origins: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -173,7 +173,10 @@ def _prefixes(
         block = slice(first, min(first + size, n))
         k = np.arange(block.start + 1, block.stop + 1)[:, None]
         is_in, compute_s = np.arange(n) < k, own_s[block]
-        yield block, is_in, compute_s, compute_s + np.maximum(alone_s, k * sites.link_s)
+        comm_s = np.maximum(alone_s, k * sites.link_s)
+        if sites.region is not None:
+            comm_s = np.maximum(comm_s, _num_in_region(sites.region[order], block) * sites.uplink_s[order])
+        yield block, is_in, compute_s, compute_s + comm_s
 
 
 def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
@@ -181,14 +184,45 @@ def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
     `prefix_round_s`."""
     k = np.arange(1, len(order) + 1)
     alone_s = sites.comm_s[order]
-    comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+    if sites.all_reduce_s is not None:
+        comm_s = sites.all_reduce_s(order)
+    else:
+        comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+        comm_s = np.maximum(comm_s, _through_uplinks_s(sites, order, np.zeros(len(order))))
     if clock in SHARED_WORK:
         return prefix_compute_s(sites, order, clock) + comm_s
     compute_s = _own_compute_s(sites)[order]
-    if clock == "max-plus-max":
+    if clock == "max-plus-max" or sites.all_reduce_s is not None:
         return np.maximum.accumulate(compute_s) + comm_s
     together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
+    together_s = np.maximum(together_s, _through_uplinks_s(sites, order, compute_s))
     return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
+
+
+def _through_uplinks_s(sites: SiteView, order: np.ndarray, compute_s: np.ndarray) -> np.ndarray:
+    """Seconds until the first k sites of `order` [n], which compute so long [n], have passed the uplinks that the sites
+    of a region share, for every k, [n]; 0 where none is shared."""
+    if sites.region is None:
+        return np.zeros(len(order))
+    _, region = np.unique(sites.region[order], return_inverse=True)
+    # by region, then in the order; so the largest of "region, rank of its seconds" so far is one of the same region
+    of_region, num = np.argsort(region, kind="stable"), np.arange(len(order))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[by_time := np.argsort(compute_s, kind="stable")] = num
+    highest = np.maximum.accumulate(region[of_region] * len(order) + rank[of_region]) % len(order)
+    number = num + 1 - np.searchsorted(region[of_region], region[of_region])
+    passed_s = np.empty(len(order))
+    passed_s[of_region] = compute_s[by_time][highest] + number * sites.uplink_s[order][of_region]
+    return np.maximum.accumulate(passed_s)
+
+
+def _num_in_region(region: np.ndarray, block: slice) -> np.ndarray:
+    """How many of the first k sites, in these regions [n], are in the region of each site, [m, n], for the m values
+    k - 1 of a block."""
+    _, region = np.unique(region, return_inverse=True)
+    before = np.bincount(region[: block.start], minlength=region.max() + 1)
+    among = region[block, None] == np.arange(region.max() + 1)
+    return (before + np.cumsum(among, axis=0))[:, region]
 
 
 SHARED_WORK = ("mean-power", "aggregate-throughput")
@@ -215,6 +249,9 @@ def return_s(sites: SiteView, num_sites: int = 1) -> np.ndarray:
     time that the cohort needs of the aggregator's link; inf where the site has no power or would miss the round's
     deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
     comm_s = np.maximum(sites.comm_s, num_sites * sites.link_s)
+    if sites.region is not None:  # as if each region had its share of the cohort
+        share = np.bincount(sites.region)[sites.region] / len(sites)
+        comm_s = np.maximum(comm_s, np.maximum(1, num_sites * share) * sites.uplink_s)
     if sites.clock == "aggregate-throughput":
         back_s = np.where(sites.throughput_fraction > 0, comm_s, np.inf)
     else:
@@ -229,7 +266,11 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
     seen."""
     rates = {quantity.column: quantity.per_joule(sites)[order] for quantity in QUANTITIES}
     round_s = prefix_round_s(sites, order, sites.clock)
-    if np.isinf(sites.deadline_s) or np.array_equal(round_s, _prefix_back_s(sites, order, sites.clock)):
+    shares_uplinks = sites.released and sites.region is not None
+    none_is_late = np.isinf(sites.deadline_s) or np.array_equal(
+        round_s, _prefix_back_s(sites, order, sites.clock)
+    )
+    if none_is_late and not shares_uplinks:
         return _spending_of_all(sites, order, rates)
     blocks = list(_spending_by_deadline(sites, order, round_s, rates))
     return {name: np.concatenate([block[name] for block in blocks]) for name in rates}
@@ -238,7 +279,8 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
 def _spending_by_deadline(
     sites: SiteView, order: np.ndarray, lengths_s: np.ndarray, rates: dict[str, np.ndarray]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes."""
+    """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes: what
+    one spends depends on the others."""
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
     for block, is_in, compute_s, back_s in _prefixes(sites, order):
         round_s = lengths_s[block, None]
@@ -267,6 +309,8 @@ def _spending_of_all(
 
     def spent(per_joule: np.ndarray) -> np.ndarray:
         total = np.cumsum(own_j * per_joule)
+        if sites.all_reduce_s is not None:
+            total = total - sites.comm_energy_j * prefix_mean(per_joule)
         if sites.released:
             total = total + _prefix_comm(waiting_w * per_joule, sites.comm_s[order], sites.link_s)
         for seconds, watts in shared:

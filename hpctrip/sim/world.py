@@ -81,9 +81,11 @@ class World:
         that compression leaves for the way up. InputError where a component returns an invalid value."""
         sites, network, seed = tables.sites, tables.network, tables.seed
         grid = signal_models(tables)
-        sites.check_columns({getattr(part, "site_column", None) for part in grid.values()})
+        sites.check_columns({getattr(part, "site_column", None) for part in (*grid.values(), network)})
         distance_m = sites.checked_distances_m(seed)
         columns = sites.checked_columns(num_sites := len(distance_m))
+        if (of_region := getattr(network, "site_column", None)) and "region" not in columns:
+            columns = {**columns, "region": np.array(sites.labels(of_region))}
         seconds, place = tables.timing.seconds_per_sample, config_key("sites", sites)
         hardware = Hardware.of(tables.throughput, columns, num_sites, place, seconds)
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
@@ -129,9 +131,18 @@ class World:
 
     @property
     def comm_energy_j(self) -> float:
-        """Joules of the network for one site and round."""
-        down_bytes = self.model_bytes if self.network.round_trip else 0.0
+        """Joules of the network for one site and round; in an all-reduce of k sites 1 - 1/k of them, as each sends that
+        share of its update twice."""
+        if self.links.all_reduces:
+            down_bytes = self.update_bytes
+        else:
+            down_bytes = self.model_bytes if self.network.round_trip else 0.0
         return self.accounts.network_j_per_gb * (self.update_bytes + down_bytes) / GB
+
+    @property
+    def is_released(self) -> bool:
+        """Whether a site that has sent its update stops drawing power; in an all-reduce all are done together."""
+        return self.accounts.waiting == "released" and not self.links.all_reduces
 
     @property
     def synthetic_signals(self) -> list[str]:
@@ -238,9 +249,10 @@ class World:
         computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
         sends = asked & (flights.computed_s <= latest_s)
         sent_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
-        free_s = _free_s(flights, end_s) if self.accounts.waiting == "idle" else sent_s
+        free_s = sent_s if self.is_released else _free_s(flights, end_s)
         until_s = np.where(asked, free_s, flights.start_s)
         begins_to_send = sends & ((times.age == 0) | (flights.computed_s > start_s))
+        sent_j = self.comm_energy_j * (1 - 1 / max(1, asked.sum()) if self.links.all_reduces else 1)
         sites, of_site = flights.site, slice(None)
         if times.age.any():  # a site may be in the round twice
             sites, of_site = np.unique(sites, return_inverse=True)
@@ -268,7 +280,7 @@ class World:
             joules = {
                 "compute_energy_j": busy_w * _overlap_s(begin_s, until, flights.start_s, computed_s),
                 "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
-                "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
+                "comm_energy_j": np.where(begins, sent_j, 0.0),
             }
             kwh = sum(joules.values()) / J_PER_KWH
             by_grid = {
