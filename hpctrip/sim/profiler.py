@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import partial
 
 import numpy as np
@@ -52,7 +53,7 @@ class Profiler(Component):
         the last round computed. Signals of the grid are published, so they are seen as they are."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
         power, comm_s, weights = 0.0, 0.0, 0.0
-        for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
+        for age, (index, time_s) in enumerate(self._observations(clock_s, history, depth)[::-1]):
             weight = self.smoothing**age
             seen_power, seen_comm_s = self._observe(world, index, time_s, seed)
             power, comm_s = power + weight * seen_power, comm_s + weight * seen_comm_s
@@ -107,13 +108,15 @@ class Profiler(Component):
         indices = newest_apart(times_s, span_s, apart_s)
         return times_s[indices], np.stack([self._observe(world, *observations[i], seed)[0] for i in indices])
 
-    def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
-        """(index, time) of the observations made so far, oldest first."""
+    def _observations(
+        self, clock_s: float, history: History, num: int = sys.maxsize
+    ) -> list[tuple[int, float]]:
+        """(index, time) of the newest `num` of the observations made so far, oldest first."""
         if self.interval_s == 0:
-            times = [row.clock_start_s for row in history.rows] + [clock_s]
-            return list(enumerate(times))
+            times = [row.clock_start_s for row in history.rows[-num:]] + [clock_s]
+            return list(enumerate(times, len(history) + 1 - len(times)))[-num:]
         newest = int(clock_s // self.interval_s)
-        oldest = max(0, newest - 10_000)  # far beyond any smoothing that _NEGLIGIBLE leaves in
+        oldest = max(0, newest - min(num - 1, 10_000))  # far beyond any smoothing that _NEGLIGIBLE leaves in
         return [(index, index * self.interval_s) for index in range(oldest, newest + 1)]
 
     def _observe(self, world: World, index: int, time_s: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -221,6 +221,11 @@ class History:
         """A column of the rows, summed over all rounds; 0 before the first."""
         return float(sum(getattr(row, name) for row in self.rows))
 
+    @property
+    def num_samples(self) -> int:
+        """Samples that the updates trained on which have arrived."""
+        return self.running("samples", 0, lambda total, rows: total + sum(row.num_samples for row in rows))
+
     def total_by_site(self, name: str, num_sites: int) -> np.ndarray:
         """A column of the cohorts, summed over all rounds for each site, [N]."""
 
@@ -234,7 +239,7 @@ class History:
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""
-        return [row for row in self.rows if row.eval_seen > 0]
+        return self.running("evaluated", [], lambda found, rows: found + [r for r in rows if r.eval_seen > 0])
 
     def recent_gain(self, rounds: int) -> tuple[float, list[RoundRow]]:
         """(accuracy gained, rounds that it took) from the evaluation that many evaluations ago, or from accuracy 0 at
