@@ -47,6 +47,7 @@ from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import NETWORKS
+from hpctrip.sim.network.matrix import MatrixNetwork
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
@@ -177,8 +178,10 @@ class Experiment(Component):
                 problem = f"fails before the run: {cause(error)}"
                 raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
 
-    def check_outputs(self, results: str) -> None:
-        """Raise InputError where a callback would replace a file that it did not write."""
+    def check_run(self, results: str) -> None:
+        """Raise InputError where the network is a clock only, and where a callback would replace a file that it did not
+        write."""
+        self.network.check_training()
         for callback in self.callbacks.values():
             if callback.enabled:
                 callback.check_outputs(Path(results).resolve())
@@ -372,6 +375,10 @@ def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
     run_input = Input.of(tables, {}, extensions)
     sites, seed = run_input.experiment.sites, run_input.experiment.seed
     replaced = run_input.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
+    if "sites" in replaced and isinstance(run_input.experiment.network, MatrixNetwork):
+        replaced["network"] = {"kind": NETWORKS.default} | replaced.get(
+            "network", {}
+        )  # they are in no region
     return Input.of(tables, replaced, extensions) if replaced else run_input
 
 

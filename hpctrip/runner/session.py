@@ -148,7 +148,6 @@ def read(ranks: Ranks, begin: Callable[[], Start], until_over: ExitStack) -> Sta
         until_over.callback(start.lock.release)
         if start.finished:
             return None
-        start.run_input.experiment.network.check_training()
         if (file := stop_file(start.path)).exists():
             raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
         return start.run_input.tables, start.run_input.set_by_policy, start.run_input.extensions
@@ -213,7 +212,7 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
     process.set_up_malloc(trains=ranks.rank in ranks.hosts)
 
     def checked() -> int:
-        experiment.check_outputs(start.path)
+        experiment.check_run(start.path)
         num_sites = experiment.checked_num_sites()
         experiment.check_callbacks()
         return num_sites

@@ -24,9 +24,9 @@ from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes, State
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision
 from hpctrip.sim.rounds import Status
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import Timing, checked_length_s
 from hpctrip.sim.view import SiteView
-from hpctrip.sim.world import World, checked_length_s
+from hpctrip.sim.world import World
 
 
 class Rounds(Component):

@@ -134,6 +134,17 @@ def elapsed_s(
     )
 
 
+def checked_length_s(round: int, length_s: float) -> float:
+    """The length of a round. InputError where it is beyond all that an input can mean."""
+    if length_s > LONGEST_ROUND_S:
+        raise InputError(
+            "timing",
+            f"round {round} would last {length_s:g} s, more than ten simulated years",
+            "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
+        )
+    return length_s
+
+
 def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
     """T(k) for every prefix of `order` [n]: seconds that a round of its first k sites takes, [n]; inf without power.
 

@@ -29,7 +29,7 @@ from hpctrip.sim.quantities import BY_SIGNAL, SPENT
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites, numbered
 from hpctrip.sim.times import utc
-from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
+from hpctrip.sim.timing import MOST_STEPS, Timing, checked_length_s
 
 
 class WorldInput(Protocol):
@@ -83,9 +83,7 @@ class World:
         grid = signal_models(tables)
         sites.check_columns({getattr(part, "site_column", None) for part in (*grid.values(), network)})
         distance_m = sites.checked_distances_m(seed)
-        columns = sites.checked_columns(num_sites := len(distance_m))
-        if (of_region := getattr(network, "site_column", None)) and "region" not in columns:
-            columns = {**columns, "region": np.array(sites.labels(of_region))}
+        columns = sites.checked_columns(num_sites := len(distance_m), getattr(network, "site_column", None))
         seconds, place = tables.timing.seconds_per_sample, config_key("sites", sites)
         hardware = Hardware.of(tables.throughput, columns, num_sites, place, seconds)
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
@@ -133,11 +131,9 @@ class World:
     def comm_energy_j(self) -> float:
         """Joules of the network for one site and round; in an all-reduce of k sites 1 - 1/k of them, as each sends that
         share of its update twice."""
-        if self.links.all_reduces:
-            down_bytes = self.update_bytes
-        else:
-            down_bytes = self.model_bytes if self.network.round_trip else 0.0
-        return self.accounts.network_j_per_gb * (self.update_bytes + down_bytes) / GB
+        return (
+            self.accounts.network_j_per_gb * self.links.site_bytes(self.update_bytes, self.model_bytes) / GB
+        )
 
     @property
     def is_released(self) -> bool:
@@ -379,17 +375,6 @@ class CohortPower:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
         return min(part.next_change_s(clock_s) for part in (self._world.supply, *self._available))
-
-
-def checked_length_s(round: int, length_s: float) -> float:
-    """The length of a round. InputError where it is beyond all that an input can mean."""
-    if length_s > LONGEST_ROUND_S:
-        raise InputError(
-            "timing",
-            f"round {round} would last {length_s:g} s, more than ten simulated years",
-            "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
-        )
-    return length_s
 
 
 def _free_s(flights: Flights, end_s: float) -> np.ndarray:

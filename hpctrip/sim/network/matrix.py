@@ -149,6 +149,9 @@ class MatrixNetwork(Network):
             )
         if "region" not in columns:
             raise InputError(key, "needs the regions of the sites", "give their file a column region")
+        if own := [name for name in ("rtt_s", "bandwidth_bps") if name in columns]:
+            problem = f"has the links of the sites, and their file has links of their own ({', '.join(own)})"
+            raise InputError(key, problem, "leave these columns out")
         names = [str(name) for name in columns["region"]]
         for site, name in enumerate(names):
             if name not in number:
@@ -209,28 +212,28 @@ class MatrixLinks(Links):
         if self.all_reduces:
             order = np.arange(len(self.region))[sites]
             return Transfers(np.repeat(self.all_reduce_s(order, up_bytes)[-1:], len(order)), 0.0)
-        used, region = np.unique(self.region[sites], return_inverse=True)
-        alone_s, shared_s = self._to_home_s(used, up_bytes), self._uplink_s(used, self.home, up_bytes)
+        region, all_regions = self.region[sites], np.arange(len(self.matrix.regions))
+        alone_s, shared_s = self._to_home_s(up_bytes), self._uplink_s(all_regions, self.home, up_bytes)
         shared_bytes = up_bytes
         if self.round_trip:
-            alone_s = alone_s + self._to_home_s(used, down_bytes, back=True)
-            shared_s = shared_s + self._uplink_s(self.home, used, down_bytes)
+            alone_s = alone_s + self._to_home_s(down_bytes, back=True)
+            shared_s = shared_s + self._uplink_s(self.home, all_regions, down_bytes)
             shared_bytes = up_bytes + down_bytes
         link_s = 8 * shared_bytes / self.aggregator_bandwidth_bps
         if not self.network.shared_uplinks:
             return Transfers(alone_s[region], link_s)
-        return Transfers(
-            alone_s[region], link_s, used[region], np.where(used == self.home, 0.0, shared_s)[region]
-        )
+        shared_s[self.home] = 0.0
+        return Transfers(alone_s[region], link_s, region, shared_s[region])
 
-    def _to_home_s(self, regions: np.ndarray, num_bytes: float, back: bool = False) -> np.ndarray:
-        """Seconds from sites of these regions to the aggregator, or `back`, by way of a server of each region where the
-        exchange has two levels; that of the aggregator's region is the aggregator."""
-        ends = (self.home, regions) if back else (regions, self.home)
-        seconds = self.matrix.seconds(*ends, num_bytes)
+    def _to_home_s(self, num_bytes: float, back: bool = False) -> np.ndarray:
+        """Seconds from a site of each region to the aggregator, or `back`, [R], NaN where no link is known; by way of a
+        server of the region where the exchange has two levels. In its own region that is the aggregator."""
+        regions = np.arange(len(self.matrix.regions))
+        seconds = self.matrix.seconds(*((self.home, regions) if back else (regions, self.home)), num_bytes)
         if self.network.exchange == "star":
             return seconds
-        return self.matrix.seconds(regions, regions, num_bytes) + np.where(regions == self.home, 0.0, seconds)
+        seconds[self.home] = 0.0
+        return self.matrix.seconds(regions, regions, num_bytes) + seconds
 
     def _uplink_s(self, start: np.ndarray | int, end: np.ndarray | int, num_bytes: float) -> np.ndarray:
         return 8 * num_bytes / self.matrix.bandwidth_bps[start, end]
