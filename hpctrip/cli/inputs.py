@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable_toml
 from hpctrip.cli.arguments import (
     FILE,
@@ -124,18 +125,59 @@ def check(**run_input: Texts) -> None:
     show_default=True,
     help="Network bandwidth of a rank.",
 )
+@click.option(
+    "--bandwidth", is_flag=True, help="Print the bandwidth that a compute utilisation needs instead."
+)
+@click.option(
+    "--vary",
+    "varied",
+    multiple=True,
+    metavar="KEY=VALUE,VALUE",
+    help="With --bandwidth: rows of these values of num_params, step_s, local_steps, bits, num_sites (as in the "
+    "input), fragments, overlap_steps, latency_s.",
+)
 @format_option
-def plan(
+def plan(bandwidth: bool, varied: Texts, as_json: bool, **options: Any) -> None:
+    """Predict the work and cost of a run on a number of ranks, and warn of problems, without running it.
+
+    With --bandwidth: the bandwidth that a compute utilisation of 50 to 99 % needs, and the utilisation over the links
+    of the input. It needs no input where --vary names all values.
+    """
+    if bandwidth:
+        plan_bandwidth(varied, as_json, *(options[name] for name in ("paths", "overrides", "plugins")))
+    elif varied:
+        raise InputError(f"--vary {varied[0]}", "is an option of --bandwidth", "add --bandwidth")
+    else:
+        plan_run(as_json, **options)
+
+
+def plan_bandwidth(varied: Texts, as_json: bool, paths: Texts, overrides: Texts, plugins: Texts) -> None:
+    """Print the table of `plan --bandwidth`."""
+    from hpctrip.base.io import json_text
+    from hpctrip.plan import bandwidth, forecast
+    from hpctrip.plan.speed import stated
+    from hpctrip.runner.experiment import read_input
+    from hpctrip.studies.studies import axes_of
+
+    axes, planned = axes_of(varied, "--vary"), None
+    needed = {name for name, field in bandwidth.Recipe.model_fields.items() if field.is_required()}
+    if paths or overrides or not needed <= axes.keys():
+        planned = forecast(read_input(paths, overrides, plugins).experiment, 1, stated(1.0))
+    table = bandwidth.rows(axes, planned)
+    click.echo(json_text(table) if as_json else "\n".join(bandwidth.report(table)))
+
+
+def plan_run(
+    as_json: bool,
     num_ranks: int,
     rounds: int,
     device: Literal["auto", "cpu", "gpu"],
     memory_gb: float | None,
     samples_per_second: float | None,
     gbit_per_second: float,
-    as_json: bool,
     **run_input: Texts,
 ) -> None:
-    """Predict the work and cost of a run on a number of ranks, and warn of problems, without running it."""
+    """Print the forecast of a run."""
     from hpctrip.base.io import json_text
     from hpctrip.plan import forecast
     from hpctrip.plan.report import report, values

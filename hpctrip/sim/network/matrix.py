@@ -212,31 +212,20 @@ class MatrixLinks(Links):
         if self.all_reduces:
             order = np.arange(len(self.region))[sites]
             return Transfers(np.repeat(self.all_reduce_s(order, up_bytes)[-1:], len(order)), 0.0)
-        region, all_regions = self.region[sites], np.arange(len(self.matrix.regions))
-        alone_s, shared_s = self._to_home_s(up_bytes), self._uplink_s(all_regions, self.home, up_bytes)
-        shared_bytes = up_bytes
-        if self.round_trip:
-            alone_s = alone_s + self._to_home_s(down_bytes, back=True)
-            shared_s = shared_s + self._uplink_s(self.home, all_regions, down_bytes)
-            shared_bytes = up_bytes + down_bytes
-        link_s = 8 * shared_bytes / self.aggregator_bandwidth_bps
+        region, home, regions = self.region[sites], self.home, np.arange(len(self.matrix.regions))
+        ways = [(regions, home, up_bytes), (home, regions, down_bytes)][: 1 + self.round_trip]
+        alone_s = sum(self.matrix.seconds(*way) for way in ways)
+        if self.network.exchange == "two-level":  # the server of the aggregator's region is the aggregator
+            alone_s[home] = 0.0
+            alone_s += sum(self.matrix.seconds(regions, regions, num_bytes) for *_, num_bytes in ways)
+        link_s = 8 * sum(num_bytes for *_, num_bytes in ways) / self.aggregator_bandwidth_bps
         if not self.network.shared_uplinks:
             return Transfers(alone_s[region], link_s)
-        shared_s[self.home] = 0.0
-        return Transfers(alone_s[region], link_s, region, shared_s[region])
-
-    def _to_home_s(self, num_bytes: float, back: bool = False) -> np.ndarray:
-        """Seconds from a site of each region to the aggregator, or `back`, [R], NaN where no link is known; by way of a
-        server of the region where the exchange has two levels. In its own region that is the aggregator."""
-        regions = np.arange(len(self.matrix.regions))
-        seconds = self.matrix.seconds(*((self.home, regions) if back else (regions, self.home)), num_bytes)
-        if self.network.exchange == "star":
-            return seconds
-        seconds[self.home] = 0.0
-        return self.matrix.seconds(regions, regions, num_bytes) + seconds
-
-    def _uplink_s(self, start: np.ndarray | int, end: np.ndarray | int, num_bytes: float) -> np.ndarray:
-        return 8 * num_bytes / self.matrix.bandwidth_bps[start, end]
+        uplink_s = sum(
+            8 * num_bytes / self.matrix.bandwidth_bps[start, end] for start, end, num_bytes in ways
+        )
+        uplink_s[home] = 0.0
+        return Transfers(alone_s[region], link_s, region, uplink_s[region])
 
     def all_reduce_s(self, order: np.ndarray, num_bytes: float) -> np.ndarray:
         """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of the ring but one, twice."""
