@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from functools import partial
 
 import numpy as np
@@ -108,9 +107,7 @@ class Profiler(Component):
         indices = newest_apart(times_s, span_s, apart_s)
         return times_s[indices], np.stack([self._observe(world, *observations[i], seed)[0] for i in indices])
 
-    def _observations(
-        self, clock_s: float, history: History, num: int = sys.maxsize
-    ) -> list[tuple[int, float]]:
+    def _observations(self, clock_s: float, history: History, num: int = 10**9) -> list[tuple[int, float]]:
         """(index, time) of the newest `num` of the observations made so far, oldest first."""
         if self.interval_s == 0:
             times = [row.clock_start_s for row in history.rows[-num:]] + [clock_s]

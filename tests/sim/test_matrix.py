@@ -10,7 +10,7 @@ from worlds import matrix
 
 from hpctrip.base.errors import InputError
 from hpctrip.runner.experiment import read_input
-from hpctrip.sim.network.matrix import MOST_EXACT, Matrix, best_rings
+from hpctrip.sim.matrix import MOST_EXACT, Matrix, best_rings
 
 ROWS = "a,a,2,8 a,b,100,4 b,a,60,2 b,b,0,1"
 """Links within and between two regions, which differ by direction."""
@@ -136,12 +136,12 @@ def checked(folder, rows, *lines, header="from,to,rtt_ms,bandwidth_gbps", sites=
         (
             ROWS,
             ('network.exchange="ring"', "rounds.kind=quorum"),
-            'use rounds.kind = "synchronous", or a star',
+            'use rounds.kind = "synchronous"',
         ),
         (
             ROWS,
             ("network.shared_uplinks=true", "rounds.kind=buffered"),
-            "network.shared_uplinks = true: holds",
+            "network.shared_uplinks = true: is for",
         ),
         (ROWS, ('network.exchange="ring"', "network.shared_uplinks=true"), "leave out shared_uplinks"),
         (ROWS, ("network.site_column=state",), "has no column 'state'"),

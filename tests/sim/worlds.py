@@ -9,7 +9,8 @@ from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import NETWORKS, DistanceNetwork
+from hpctrip.sim.matrix import MatrixNetwork
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.sites import SITES
@@ -66,7 +67,7 @@ class Grouped(type(SITES["uniform"]())):
 def matrix(folder, rows, **keys):
     """A network of the links `rows`: lines "from,to,rtt_ms,bandwidth_gbps", separated by blanks."""
     (folder / "links.csv").write_text("from,to,rtt_ms,bandwidth_gbps\n" + "\n".join(rows.split()))
-    return NETWORKS["matrix"](path=str(folder / "links.csv"), **{"aggregator": "0"} | keys)
+    return MatrixNetwork(path=str(folder / "links.csv"), **{"aggregator": "0"} | keys)
 
 
 def links(alone_s, network=None):

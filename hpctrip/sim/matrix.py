@@ -21,7 +21,7 @@ from hpctrip.base.text import unknown_name
 from hpctrip.config.component import config_key
 from hpctrip.config.sources import Reads
 from hpctrip.sim.faults import Faults
-from hpctrip.sim.network.base import NETWORKS, Links, Network, Transfers
+from hpctrip.sim.network import NETWORKS, Links, Network, Transfers
 from hpctrip.sim.sites import Sites, measured, numbered
 
 MOST_EXACT = 8
@@ -117,12 +117,10 @@ class MatrixNetwork(Network):
 
     def check(self, leaves_flights: bool, faults: Faults) -> None:
         """A ring waits for all of its sites, and a region's server for all of its region."""
-        key, hint = f'network.exchange = "{self.exchange}"', 'use rounds.kind = "synchronous"'
-        if leaves_flights and self.exchange != "star":
-            raise InputError(key, "waits for all sites of a round", f"{hint}, or a star")
-        if leaves_flights and self.shared_uplinks:
-            problem = "holds for updates that are sent together: an uplink has no queue from round to round"
-            raise InputError("network.shared_uplinks = true", problem, f"{hint}, or leave it out")
+        key = f'network.exchange = "{self.exchange}"'
+        if leaves_flights and (self.exchange != "star" or self.shared_uplinks):
+            key = "network.shared_uplinks = true" if self.shared_uplinks else key
+            raise InputError(key, "is for updates that are sent together", 'use rounds.kind = "synchronous"')
         if self.exchange == "ring" and (faults.deadline_s is not None or faults.late_fraction):
             problem = "waits for all sites of a round: none can be given up or be late alone"
             raise InputError(
