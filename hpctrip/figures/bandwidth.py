@@ -21,7 +21,16 @@ from hpctrip.figures.common.reading import Source, Subject
 
 SHARES = (50, 80, 90, 95, 99)
 NEEDED = [f"needed_bps_{share}" for share in SHARES]
-RECIPE = ["num_params", "step_s", "local_steps", "bits", "num_sites", "fragments", "overlap_steps", "latency_s"]
+RECIPE = [
+    "num_params",
+    "step_s",
+    "local_steps",
+    "bits",
+    "num_sites",
+    "fragments",
+    "overlap_steps",
+    "latency_s",
+]
 
 
 def read(table: str) -> list[Subject]:

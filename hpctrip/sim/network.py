@@ -69,12 +69,6 @@ class Links:
             shared_bytes = up_bytes + down_bytes
         return Transfers(alone_s, 8 * shared_bytes / self.aggregator_bandwidth_bps)
 
-    def site_bytes(self, up_bytes: float, down_bytes: float) -> float:
-        """Bytes of one site's transfers in a round, for the network's energy."""
-        if self.all_reduces:
-            return 2 * up_bytes
-        return up_bytes + down_bytes if self.round_trip else up_bytes
-
     @property
     def all_reduces(self) -> bool:
         """Whether the sites of a round exchange their updates among themselves: all at once, when the last of them has

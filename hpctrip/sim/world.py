@@ -131,9 +131,9 @@ class World:
     def comm_energy_j(self) -> float:
         """Joules of the network for one site and round; in an all-reduce of k sites 1 - 1/k of them, as each sends that
         share of its update twice."""
-        return (
-            self.accounts.network_j_per_gb * self.links.site_bytes(self.update_bytes, self.model_bytes) / GB
-        )
+        down_bytes = self.model_bytes if self.network.round_trip else 0.0
+        down_bytes = self.update_bytes if self.links.all_reduces else down_bytes
+        return self.accounts.network_j_per_gb * (self.update_bytes + down_bytes) / GB
 
     @property
     def is_released(self) -> bool:
