@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -143,52 +143,35 @@ def plan(bandwidth: bool, varied: Texts, as_json: bool, **options: Any) -> None:
     With --bandwidth: the bandwidth that a compute utilisation of 50 to 99 % needs, and the utilisation over the links
     of the input. It needs no input where --vary names all values.
     """
-    if bandwidth:
-        plan_bandwidth(varied, as_json, *(options[name] for name in ("paths", "overrides", "plugins")))
-    elif varied:
+    from hpctrip.base.io import json_text
+    from hpctrip.plan import bandwidth as bandwidths
+    from hpctrip.plan import forecast, report
+    from hpctrip.plan.speed import stated
+    from hpctrip.runner.experiment import read_input
+
+    if varied and not bandwidth:
         raise InputError(f"--vary {varied[0]}", "is an option of --bandwidth", "add --bandwidth")
-    else:
-        plan_run(as_json, **options)
+    run_input = {name: options.pop(name) for name in ("paths", "overrides", "plugins")}
+    if bandwidth:
+        from hpctrip.studies.studies import axes_of
 
-
-def plan_bandwidth(varied: Texts, as_json: bool, paths: Texts, overrides: Texts, plugins: Texts) -> None:
-    """Print the table of `plan --bandwidth`."""
-    from hpctrip.base.io import json_text
-    from hpctrip.plan import bandwidth, forecast
-    from hpctrip.plan.speed import stated
-    from hpctrip.runner.experiment import read_input
-    from hpctrip.studies.studies import axes_of
-
-    axes, planned = axes_of(varied, "--vary"), None
-    needed = {name for name, field in bandwidth.Recipe.model_fields.items() if field.is_required()}
-    if paths or overrides or not needed <= axes.keys():
-        planned = forecast(read_input(paths, overrides, plugins).experiment, 1, stated(1.0))
-    table = bandwidth.rows(axes, planned)
-    click.echo(json_text(table) if as_json else "\n".join(bandwidth.report(table)))
-
-
-def plan_run(
-    as_json: bool,
-    num_ranks: int,
-    rounds: int,
-    device: Literal["auto", "cpu", "gpu"],
-    memory_gb: float | None,
-    samples_per_second: float | None,
-    gbit_per_second: float,
-    **run_input: Texts,
-) -> None:
-    """Print the forecast of a run."""
-    from hpctrip.base.io import json_text
-    from hpctrip.plan import forecast
-    from hpctrip.plan.report import report, values
-    from hpctrip.plan.speed import stated
-    from hpctrip.runner.experiment import read_input
-
-    experiment = read_input(**run_input).experiment
-    speed = stated(samples_per_second) if samples_per_second else None
-    network, memory = gbit_per_second * 1e9, (memory_gb or math.inf) * 1e9
-    planned = forecast(experiment, rounds, speed, num_ranks, network, device, memory)
-    click.echo(json_text(values(planned)) if as_json else "\n".join(report(planned)))
+        axes = axes_of(varied, "--vary")
+        needs_input = any(run_input.values()) or not axes.keys() >= bandwidths.REQUIRED
+        planned = forecast(read_input(**run_input).experiment, 1, stated(1.0)) if needs_input else None
+        table = bandwidths.rows(axes, planned)
+        click.echo(json_text(table) if as_json else "\n".join(bandwidths.report(table)))
+        return
+    experiment, samples = read_input(**run_input).experiment, options["samples_per_second"]
+    planned = forecast(
+        experiment,
+        options["rounds"],
+        stated(samples) if samples else None,
+        options["num_ranks"],
+        options["gbit_per_second"] * 1e9,
+        options["device"],
+        (options["memory_gb"] or math.inf) * 1e9,
+    )
+    click.echo(json_text(report.values(planned)) if as_json else "\n".join(report.report(planned)))
 
 
 @click.command()

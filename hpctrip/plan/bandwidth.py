@@ -69,6 +69,10 @@ class Recipe(Component):
         return self.interval_s / (self.interval_s + max(0.0, exchange_s - self.hidden_s))
 
 
+REQUIRED = frozenset(name for name, field in Recipe.model_fields.items() if field.is_required())
+"""Values that need an input, or to be named."""
+
+
 def of_plan(plan: Plan) -> dict[str, Any]:
     """The recipe of the first planned round: the steps of its sites, and the updates of its simulated WAN."""
     host, world, cohort = plan.aggregator.host, plan.aggregator.world, plan.rounds[0].row.cohort

@@ -42,15 +42,6 @@ class Matrix(NamedTuple):
         """How long so many bytes take from regions `start` to regions `end`."""
         return self.latency_s[start, end] + 8 * num_bytes / self.bandwidth_bps[start, end]
 
-    def require(self, start: int, end: int, place: str) -> None:
-        """InputError at `place` where the table has no link from one region to another."""
-        if np.isnan(self.latency_s[start, end]):
-            pair = f"from {self.regions[start]!r} to {self.regions[end]!r}"
-            hint = "add it, with rtt_ms and bandwidth_gbps"
-            if not np.isnan(self.latency_s[end, start]):
-                hint = "add it, or set network.symmetric = true if each row holds both ways"
-            raise InputError(place, f"has no row {pair}, which is needed", hint)
-
 
 def read_matrix(path: str, place: str, symmetric: bool = False) -> Matrix:
     """The links in a CSV file, one in a row, which hold both ways if `symmetric`. InputError at `place`, with the line,
@@ -158,17 +149,19 @@ class MatrixNetwork(Network):
                 raise InputError(place, problem, unknown_name(name, number))
         region, home = np.array([number[name] for name in names]), number[self.aggregator]
         for start, end in self._needed(region, home):
-            matrix.require(start, end, place)
-        return MatrixLinks(
-            matrix.latency_s[region, home],
-            matrix.bandwidth_bps[region, home],
-            self.aggregator_bandwidth_bps or np.inf,
-            self.round_trip,
-            matrix,
-            region,
-            home,
-            self,
-        )
+            if np.isnan(matrix.latency_s[start, end]):
+                problem = (
+                    f"has no row from {matrix.regions[start]!r} to {matrix.regions[end]!r}, which is needed"
+                )
+                back = not np.isnan(matrix.latency_s[end, start])
+                hint = "add it" + ", or set network.symmetric = true if each row holds both ways" * back
+                raise InputError(place, problem, hint)
+        of_region = matrix.bandwidth_bps[:, home]
+        if self.exchange == "ring":
+            of_region = np.nan_to_num(matrix.bandwidth_bps).max(axis=1)
+        shared_bps = self.aggregator_bandwidth_bps or np.inf
+        own = matrix.latency_s[region, home], of_region[region], shared_bps, self.round_trip
+        return MatrixLinks(*own, matrix, region, home, self)
 
     def _needed(self, region: np.ndarray, home: int) -> list[tuple[int, int]]:
         """The links that are used, as pairs of regions, for sites in these regions [N]."""
@@ -184,7 +177,8 @@ class MatrixNetwork(Network):
 
 @dataclass(frozen=True)
 class MatrixLinks(Links):
-    """Links of N sites in regions. `propagation_s` and `bandwidth_bps` are those to the aggregator's region."""
+    """Links of N sites in regions. `propagation_s` and `bandwidth_bps` are those to the aggregator; in a ring the
+    bandwidth is that of the fastest link from the site's region."""
 
     matrix: Matrix
     region: np.ndarray

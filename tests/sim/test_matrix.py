@@ -158,6 +158,11 @@ def test_a_table_without_a_quantity_is_refused(tmp_path):
         checked(tmp_path, "a,a,2 b,a,60", header="from,to,rtt_s")
 
 
+def test_a_ring_needs_no_link_that_it_does_not_use(tmp_path):
+    ring = checked(tmp_path, "a,b,0,8 b,a,0,4 b,b,0,2", 'network.exchange="ring"').world.links
+    assert ring.bandwidth_bps.tolist() == [8e9, 4e9, 4e9]
+
+
 def test_sites_have_no_links_besides_the_table(tmp_path):
     with pytest.raises(InputError, match=r"has the links of the sites, and their file .*bandwidth_bps"):
         checked(tmp_path, ROWS, sites="region,bandwidth_gbps\na,1\n")
