@@ -156,7 +156,8 @@ def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     keys += ["checkpoint", "interrupt", "watchdog", "meter", "knobs", "callbacks", "store"]
     assert neutral_keys(Experiment()) == keys
     run = trained("stop.max_rounds=2")
-    assert run.meta["neutral_keys"] == [*keys, "rounds.work_by_speed"]  # added later, at its default
+    added = ["rounds.work_by_speed", "stop.max_samples"]  # later, at their defaults
+    assert run.meta["neutral_keys"] == [*keys, *added]
     assert not run.added
     assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings
 
