@@ -14,7 +14,16 @@ from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
-from hpctrip.record.site_report import STRAGGLER, bars_of, by_site, seconds_of, spent_in, table_of, unit_in
+from hpctrip.record.site_report import (
+    RARE,
+    STRAGGLER,
+    bars_of,
+    by_site,
+    seconds_of,
+    spent_in,
+    table_of,
+    unit_in,
+)
 from hpctrip.sim.network import DistanceNetwork
 
 if TYPE_CHECKING:
@@ -24,6 +33,7 @@ NEAR_MILES = 1000
 MOST_ROUNDS, MOST_SITES = 30, 60
 """Largest numbers of rounds and of sites in a legible timeline."""
 DOING = {
+    "queued": {"color": "white", "hatch": "....", "edgecolor": style.QUIET, "linewidth": 0},
     "computing": {"color": style.BLUE},
     "sending": {"color": style.ORANGE, "hatch": "////", "edgecolor": "white", "linewidth": 0},
     "waiting": {"color": style.FAINT},
@@ -118,7 +128,7 @@ def described(run: Run) -> str:
 def timeline(run: Run) -> Drawing:
     """Computing, sending and waiting of each site over time.
 
-    A site computes and sends its update; then it waits until the end of the round that takes the update, or until it
+    A site may wait in a queue; it computes and sends its update; then it waits until the end of the round that takes the update, or until it
     starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
     start, and was out. Thin lines are ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were
     in most of them.
@@ -151,9 +161,10 @@ def timeline(run: Run) -> Drawing:
     style.finish(picture, f"{described(run)}\n{drawn}; thin lines: ends of rounds")
 
     hours = (bars["end_h"] - bars["start_h"]).groupby([bars["site"], bars["doing"]]).sum().unstack()
-    hours = hours.reindex(sites, columns=DOING).fillna(0.0)
+    doings = [doing for doing in DOING if doing not in RARE or doing in hours]
+    hours = hours.reindex(sites, columns=doings).fillna(0.0)
     rows = [(name, *(f"{h:.3g}" for h in row)) for name, row in zip(names, hours.to_numpy(), strict=True)]
-    lines = [*aligned(("site", *(f"{doing} h" for doing in DOING)), rows), drawn]
+    lines = [*aligned(("site", *(f"{doing} h" for doing in doings)), rows), drawn]
     bars.insert(1, "name", bars["site"].map(dict(enumerate(run.site_names))))
     return Drawing(picture, pd.concat([bars.astype({"site": str}), ends]), lines)
 

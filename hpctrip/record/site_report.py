@@ -18,7 +18,9 @@ from hpctrip.sim.quantities import ACTIVITIES, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
 
-DOING = ("computing", "sending", "waiting", "given up", "away")
+DOING = ("queued", "computing", "sending", "waiting", "given up", "away")
+RARE = ("queued",)
+"""Of these, those that only some worlds have: they are shown where there is such time."""
 """Activities of a site between the start of one flight and that of the next."""
 STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
 
@@ -68,7 +70,7 @@ def table_of(run: Run, report: pd.DataFrame) -> tuple[list[str], list[list[str]]
     columns["rounds"] = [f"{number:,}" for number in (*report["rounds_in_cohort"], len(run.rounds))]
     share("of all", "participation_fraction")
     for doing in DOING[:-1]:
-        if doing != "given up" or report[seconds_of(doing)].any():
+        if doing not in (*RARE, "given up") or report[seconds_of(doing)].any():
             add(f"{doing} h", seconds_of(doing), HOUR_S)
     for what, quantity in spent_in(report).items():
         factor, unit = unit_in(run, report, quantity)
@@ -128,10 +130,13 @@ def bars_of(run: Run) -> pd.DataFrame:
     start_s, status = flights["start_s"], flights["status"]
     again_s = start_s.groupby(flights["site"]).shift(-1)
     free_s = np.fmin(flights["end_s"].fillna(run.rounds["clock_s"].iloc[-1]), again_s)
-    computed_s, sent_s = np.fmin(flights["computed_s"], free_s), np.fmin(flights["sent_s"], free_s)
+    begin_s, computed_s, sent_s = (
+        np.fmin(flights[name], free_s) for name in ("begin_s", "computed_s", "sent_s")
+    )
     used = status.isin([Status.ARRIVED, Status.UNDER_WAY])
     parts = {
-        "computing": (used, start_s, computed_s),
+        "queued": (used, start_s, begin_s),
+        "computing": (used, begin_s, computed_s),
         "sending": (used, computed_s, sent_s),
         "waiting": (used, sent_s, free_s),
         "given up": (~used & (status != Status.OUT), start_s, free_s),

@@ -41,6 +41,7 @@ from hpctrip.runner.cache.writer import CacheInput
 from hpctrip.runner.callbacks import CALLBACKS
 from hpctrip.runner.signals import Interrupt
 from hpctrip.sim.arrivals import ROUNDS
+from hpctrip.sim.availability import AVAILABILITY
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
@@ -88,6 +89,9 @@ class Experiment(Component):
     """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
     timing: NotInTraining[Timing] = Timing()
     faults: NotInTraining[Faults] = Faults()
+    availability: NotInTraining[Added[AVAILABILITY.named_fields()]] = {}
+    """When sites may train, and how long they wait until they start, by names of your choice:
+    `[availability.maintenance]`. What several of them leave combines."""
     profiler: NotInTraining[Profiler] = Profiler()
     forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
     """Forecast of the sites' power over the coming round, for the profiler."""
@@ -145,6 +149,8 @@ class Experiment(Component):
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
+        for name in self.availability:
+            self.timing.check_own_times(f"[availability.{name}]", "leave the table out")
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 

@@ -65,12 +65,8 @@ class Rounds(Component):
 
     def check(self, timing: Timing, faults: Faults) -> None:
         """InputError where a flight would have no time of its own, which it needs in order to end in another round."""
-        if self.leaves_flights and (timing.clock, timing.compute) != ("straggler", "modelled"):
-            raise InputError(
-                f'timing: clock = "{timing.clock}", compute = "{timing.compute}"',
-                f"gives a site no time of its own before it has trained, which {config_key('rounds', self)} needs",
-                'use clock = "straggler" and compute = "modelled", or synchronous rounds',
-            )
+        if self.leaves_flights:
+            timing.check_own_times(config_key("rounds", self), "synchronous rounds")
 
 
 ROUNDS = Registry("kind of rounds", default="synchronous", required=Rounds.times, added=True)
@@ -193,6 +189,12 @@ class Flight:
     comm_s: float
     local_work: int
     status: int
+    queue_s: float
+
+    @property
+    def computed_s(self) -> float:
+        """When the site has computed."""
+        return self.start_s + self.queue_s + self.compute_s
 
     @property
     def is_sent(self) -> bool:
@@ -244,17 +246,16 @@ class Events:
         self._busy.update(sites.tolist())
         asked = self._world.available(self.clock_s)[sites] > 0
         compute_s = np.full(len(sites), np.inf)
-        compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s)
+        queue_s = self._world.queue_s(self._state.round + 1, self.clock_s, sites)
+        compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s, queue_s[asked])
         alone_s = self._world.transfers(self.clock_s, sites).alone_s
         comm_s = np.where(np.isfinite(compute_s), np.nan, alone_s)  # known when it has computed
         status = np.where(asked, Status.UNDER_WAY, Status.OUT)
-        work = self._local_work[sites]
-        for site, *own_s, times, fate in zip(
-            *map(np.ndarray.tolist, (sites, compute_s, comm_s, work, status)), strict=True
-        ):
-            flight = Flight(site, self._state.round, self.clock_s, *own_s, times, fate)
+        columns = compute_s, comm_s, self._local_work[sites], status, queue_s
+        for site, *own in zip(*map(np.ndarray.tolist, (sites, *columns)), strict=True):
+            flight = Flight(site, self._state.round, self.clock_s, *own)
             self._started.append(flight)
-            if fate == Status.UNDER_WAY:
+            if flight.status == Status.UNDER_WAY:
                 self._schedule(flight)
         return int(asked.sum())
 
@@ -275,7 +276,7 @@ class Events:
 
     def receive(self, flight: Flight) -> Status:
         """Take a flight that has come to its end into this round. Returns the fate of its update."""
-        late = flight.compute_s + flight.comm_s > self._world.deadline_s
+        late = flight.queue_s + flight.compute_s + flight.comm_s > self._world.deadline_s
         lost = self._wan(flight.version)[0][flight.site]
         fate = Status.LATE if late else Status.LOST if lost else Status.ARRIVED
         if fate == Status.ARRIVED and self._rounds.is_too_old(self._state.round - flight.version):
@@ -304,7 +305,7 @@ class Events:
 
     def _schedule(self, flight: Flight) -> None:
         """Put the next event of a flight into the queue: its end, where that is known, or the end of its computing."""
-        next_s = flight.start_s + flight.compute_s + (flight.comm_s if flight.is_sent else 0.0)
+        next_s = flight.computed_s + (flight.comm_s if flight.is_sent else 0.0)
         next_s = min(next_s, flight.start_s + self._world.deadline_s)
         heapq.heappush(self._queue, (next_s, flight.site, flight.version, flight))
 

@@ -78,6 +78,7 @@ class Profiler(Component):
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
+            queue_s=history.expected_queue_s(len(world)) if world.has_queues else np.float64(0),
             link_s=world.transfers(clock_s).link_s,
             clock=world.timing.clock,
             deadline_s=world.deadline_s,

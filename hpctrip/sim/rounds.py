@@ -102,6 +102,7 @@ class CohortRound:
     local_work: np.ndarray = column(
         "training of the site, as a multiple of that of [train] (0: that of the round)", "1", "i8", default=0
     )
+    queue_s: np.ndarray = column("simulated wait in a queue before it computed", "s", default=0.0)
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
@@ -231,6 +232,23 @@ class History:
             return total
 
         return self.running(("total", name, num_sites), np.zeros(num_sites), add)
+
+    def expected_queue_s(self, num_sites: int) -> np.ndarray:
+        """Each site's expected wait in a queue: half the last wait that has ended, half what was expected before it; at
+        first 0, [N]."""
+
+        def add(expected: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
+            expected = expected.copy()
+            for row in rows:
+                flights, begin_s = row.cohort, row.cohort.start_s + row.cohort.queue_s
+                begins = (begin_s <= row.clock_s) & ((flights.age == 0) | (begin_s > row.clock_start_s))
+                begins = np.flatnonzero(begins & (flights.status != Status.OUT))
+                site = flights.site[begins]  # of a site that is in it twice, the earlier flight comes later
+                for at, where in zip(site[::-1], begins[::-1], strict=True):
+                    expected[at] = 0.5 * flights.queue_s[where] + 0.5 * expected[at]
+            return expected
+
+        return self.running(("queue", num_sites), np.zeros(num_sites), add)
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

@@ -21,6 +21,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
 from hpctrip.sim.arrivals import SYNCHRONOUS, Rounds
+from hpctrip.sim.bill import bill
 from hpctrip.sim.flights import RoundTimes, State
 from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import DEPTH, curvature, estimate, noise_ratio
@@ -263,7 +264,8 @@ def _cohort_round(
         age=times.age,
         weight=weight,
         local_work=flights.local_work,
-        **world.bill(times),
+        **bill(world, times),
+        queue_s=flights.queue_s,
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()

@@ -1,22 +1,21 @@
-"""The true world: sites, links and power; the times of a round in it, and its bill. Policies never see it; they see the
+"""The true world: sites, links and power; the times of a round in it. Policies never see it; they see the
 profiler's view. Shapes: N sites, k sites of a cohort, n of some sites."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import mean, spans
-from hpctrip.base.units import GB, J_PER_KWH
+from hpctrip.base.series import mean
+from hpctrip.base.units import GB
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
-from hpctrip.sim.availability import Availability
+from hpctrip.sim.availability import Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
@@ -25,11 +24,11 @@ from hpctrip.sim.grid.signals import GridSignal, SignalModel
 from hpctrip.sim.hardware import Hardware, Throughput
 from hpctrip.sim.network import Links, Network, Transfers
 from hpctrip.sim.power import PowerModel, PowerSupply
-from hpctrip.sim.quantities import BY_SIGNAL, SPENT
+from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites, numbered
 from hpctrip.sim.times import utc
-from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
 
 class WorldInput(Protocol):
@@ -42,6 +41,7 @@ class WorldInput(Protocol):
     throughput: Throughput
     timing: Timing
     faults: Faults
+    availability: Mapping[str, AvailabilityModel]
     accounts: Accounts
     carbon: SignalModel
     price: SignalModel
@@ -91,6 +91,11 @@ class World:
         signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
         supply, signals = _on_one_calendar(supply, signals)
         signals = {table: _with_own(table, signal, columns, place) for table, signal in signals.items()}
+        around = Surroundings(num_sites, seed, columns, supply, signals)
+        planned = [
+            model.availability(f"availability.{name}", around)
+            for name, model in sorted(tables.availability.items())
+        ]
         world = cls(
             seed=seed,
             distance_m=distance_m,
@@ -101,7 +106,7 @@ class World:
             model_bytes=model_bytes,
             power=tables.power,
             supply=supply,
-            availability=tables.faults.availability(num_sites, seed),
+            availability=(*tables.faults.availability(num_sites, seed), *planned),
             hardware=hardware,
             timing=tables.timing,
             faults=tables.faults,
@@ -183,9 +188,20 @@ class World:
         largest, what = float(np.finfo(float).max), "the communication delays in s"
         return transfers._replace(alone_s=numbers(transfers.alone_s, shape, 0.0, largest, place, what))
 
-    def computing_s(self, sites: np.ndarray, start_s: float, work_s: np.ndarray) -> np.ndarray:
-        """Seconds that `sites` [k] compute which start together at that time; inf where that takes longer than the
-        deadline. `work_s` is c_i of all sites [N]."""
+    @property
+    def has_queues(self) -> bool:
+        """Whether sites that are asked may wait until they begin."""
+        return any(part.has_queues for part in self.availability)
+
+    def queue_s(self, round: int, start_s: float, sites: np.ndarray) -> np.ndarray:
+        """Seconds that `sites` [k] wait in queues which are asked in a round at that time."""
+        return sum((part.wait_s(round, start_s, sites) for part in self.availability), np.zeros(len(sites)))
+
+    def computing_s(
+        self, sites: np.ndarray, start_s: float, work_s: np.ndarray, queue_s: np.ndarray
+    ) -> np.ndarray:
+        """Seconds that `sites` [k] compute which start together at that time, and then wait in queues for `queue_s`
+        [k]; inf where they are not done by the deadline. `work_s` is c_i of all sites [N]."""
         power = CohortPower(self, sites, start_s + self.deadline_s)
         return self.timing.elapsed_compute_s(
             power.throughput_at,
@@ -194,6 +210,7 @@ class World:
             work_s[sites],
             float(work_s.sum()),
             self.deadline_s,
+            queue_s,
         )
 
     def times(
@@ -208,102 +225,21 @@ class World:
         k, deadline_s = len(cohort), self.deadline_s
         asked = np.flatnonzero(self.available(start_s)[cohort] > 0)
         compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
+        queue_s = self.queue_s(round, start_s, cohort)
         status, makespan_s = np.full(k, int(Status.OUT)), deadline_s
         if len(asked):
             sites = cohort[asked]
             lost, extra_s = self.faults.wan(round, len(self), self.seed)
-            compute_s[asked] = self.computing_s(sites, start_s, work_s)
-            computed_s = np.where(np.isfinite(compute_s[asked]), compute_s[asked], 0.0)
+            compute_s[asked] = self.computing_s(sites, start_s, work_s, queue_s[asked])
+            after_s = queue_s + compute_s
+            computed_s = np.where(np.isfinite(after_s[asked]), after_s[asked], 0.0)
             comm_s[asked] = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
             in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
-            status[asked] = np.where((compute_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
-            makespan_s = checked_length_s(
-                round, self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
-            )
+            status[asked] = np.where((after_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
+            makespan_s = checked_length_s(round, self.timing.makespan_s(after_s, comm_s, status, deadline_s))
         version, work = np.full(k, round - 1), np.full(k, local_work)
-        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status)
+        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status, queue_s)
         return RoundTimes(round, start_s, makespan_s, flights)
-
-    def bill(self, times: RoundTimes) -> dict[str, np.ndarray]:
-        """Energy, carbon and cost of the flights of a round [f] within it: {column of `SPENT`: [f]}; NaN where the grid
-        signal is not set. The power that they draw is integrated over the same changes as the clock's.
-
-        A site computes until it is done, its deadline passes or the round ends; then its update travels. All of the
-        network's energy counts when the transfer begins, with the site's intensity and price at that time. A site that
-        waits does so until the end of the round in which its update arrives, or until it starts again.
-        """
-        start_s, end_s, flights = times.start_s, times.end_s, times.flights
-        asked = flights.status != Status.OUT
-        latest_s = np.minimum(end_s, flights.start_s + self.deadline_s)
-        computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
-        sends = asked & (flights.computed_s <= latest_s)
-        sent_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
-        free_s = _free_s(flights, end_s) if self.accounts.waiting == "idle" else sent_s
-        until_s = np.where(asked, free_s, flights.start_s)
-        begins_to_send = sends & ((times.age == 0) | (flights.computed_s > start_s))
-        sites, of_site = flights.site, slice(None)
-        if times.age.any():  # a site may be in the round twice
-            sites, of_site = np.unique(sites, return_inverse=True)
-        supplied = CohortPower(self, sites, max(end_s, start_s + self.deadline_s))
-        changes = {table: signal.next_change_s for table, signal in self.signals.items()}
-        if frozen := self.timing.power == "frozen":
-            power = np.empty(len(flights))
-            for each_s in np.unique(flights.start_s).tolist():
-                together = flights.start_s == each_s
-                power[together] = supplied.at(each_s)[of_site][together]
-        else:
-            changes["power"] = supplied.next_change_s
-        sums = {name: np.zeros(len(flights)) for name in SPENT}
-
-        def change_s(clock_s: float) -> float:
-            return min(next_change_s(clock_s) for next_change_s in changes.values())
-
-        for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
-            last = span_end_s >= end_s
-            until = end_s if last else span_end_s
-            if not frozen:
-                power = supplied.at(at_s)[of_site]
-            busy_w, waiting_w = self.hardware.draw_w(power, flights.site)
-            begins = begins_to_send & (computed_s >= begin_s) & (last | (computed_s < until))
-            joules = {
-                "compute_energy_j": busy_w * _overlap_s(begin_s, until, flights.start_s, computed_s),
-                "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
-                "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
-            }
-            kwh = sum(joules.values()) / J_PER_KWH
-            by_grid = {
-                BY_SIGNAL[name].column: kwh * s.at(at_s, flights.site) for name, s in self.signals.items()
-            }
-            for name, amount in (joules | by_grid).items():
-                sums[name] += amount
-            if last:
-                return sums
-        raise self._too_many_changes(times, changes)
-
-    def _too_many_changes(
-        self, times: RoundTimes, changes: Mapping[str, Callable[[float], float]]
-    ) -> InputError:
-        """The cause of a round of too many changes: a transfer that takes most of it, else the table that changes most;
-        `changes` is {table: next_change_s}."""
-        start_s, makespan_s, flights = times.start_s, times.makespan_s, times.flights
-        when = f"in the round that starts at {start_s:g} s and lasts {makespan_s:g} s"
-        sends = (flights.status != Status.OUT) & (flights.computed_s <= times.end_s)
-        comm_s = np.where(sends, np.nan_to_num(flights.comm_s), 0.0)
-        slowest = int(comm_s.argmax())
-        if 2 * comm_s[slowest] > makespan_s:
-            site = flights.site[slowest]
-            rate = f"{self.links.bandwidth_bps[site]:g} bit/s"
-            return InputError(
-                "network",
-                f"a transfer takes {comm_s[slowest]:g} s at {rate} at {self.site_name(site)} {when}",
-                "check network.update_bytes, and the unit of the sites' bandwidth and round-trip time",
-            )
-        table = max(changes, key=lambda name: _num_changes(changes[name], start_s, start_s + makespan_s))
-        return InputError(
-            table,
-            f"changes more than {MOST_STEPS:,} times {when}",
-            f"use data of longer steps{' or rarer outages (faults.mtbf_s)' * (table == 'power')}, or shorter rounds",
-        )
 
 
 def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
@@ -378,23 +314,3 @@ def checked_length_s(round: int, length_s: float) -> float:
             "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
         )
     return length_s
-
-
-def _free_s(flights: Flights, end_s: float) -> np.ndarray:
-    """When the sites of flights have done with them, [f]: at the end of a round, or when they start again in it."""
-    free_s = np.full(len(flights), end_s)
-    order = np.lexsort((flights.start_s, flights.site))
-    again = np.flatnonzero(np.diff(flights.site[order]) == 0)
-    free_s[order[again]] = flights.start_s[order[again + 1]]
-    return free_s
-
-
-def _num_changes(next_change_s: Callable[[float], float], start_s: float, end_s: float) -> int:
-    """How often a value changes between two times, at most MOST_STEPS."""
-    ends_s = (change_s for _, change_s, _ in islice(spans(start_s, next_change_s), MOST_STEPS))
-    return sum(1 for _ in takewhile(lambda change_s: change_s < end_s, ends_s))
-
-
-def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
-    """Length of the intersection of [begin_s, end_s] and [from_s, until_s], [k] s."""
-    return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

@@ -1,0 +1,138 @@
+"""Sites that wait in queues, follow events, and come and go with a signal, on worlds worked out by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from worlds import Steps, faults, played
+from worlds import world as build_world
+
+from hpctrip.base.errors import InputError
+from hpctrip.sim.arrivals import Buffered, Quorum, Synchronous
+from hpctrip.sim.availability import AVAILABILITY
+from hpctrip.sim.rounds import Status
+from hpctrip.sim.step import State
+from hpctrip.sim.timing import prefix_round_s, prefix_spending, return_s
+
+
+def queue(tmp_path=None, rows="", **keys):
+    """A queue with these lines as its file of waits."""
+    if rows:
+        (tmp_path / "waits.csv").write_text(rows)
+        keys["path"] = str(tmp_path / "waits.csv")
+    return AVAILABILITY["queue"](**keys)
+
+
+@pytest.fixture
+def three(simulation):
+    """`three(rounds, **availability)`: three sites with 10, 20 and 30 s of work and 1 s of communication;
+    computing draws 44 kW, waiting 6.05 kW."""
+
+    def build(rounds=None, tables=None, fate=None, sizes=(10, 20, 30), **availability):
+        world = build_world(3, 2e8, availability=availability, faults=fate, **tables or {})
+        parts = {"num_visits": np.array(sizes), "rounds": rounds or Synchronous()}
+        return simulation(world, **parts)
+
+    return build
+
+
+def rows_of(simulated, number):
+    return played(simulated, number).history.rows
+
+
+# Queues
+
+
+def test_a_site_computes_when_it_has_waited(three, tmp_path):
+    (row,) = rows_of(three(queue=queue(tmp_path, "site,wait_s\n0,5\n1,40\n2,0\n")), 1)
+    assert row.cohort.queue_s.tolist() == [5, 40, 0] and row.cohort.compute_s.tolist() == [10, 20, 30]
+    assert row.clock_s == 61 and row.straggler == 1
+
+
+def test_a_power_that_changes_counts_from_when_the_site_begins(three):
+    falling = Steps(fractions=[[1, 0.5]] * 3, step_s=15.0)
+    (row,) = rows_of(three(queue=queue(wait_s=10.0), tables={"power": falling}), 1)
+    assert row.cohort.compute_s.tolist() == [15, 35, 55]  # 5 s at full power, then half
+
+
+def test_a_job_in_a_queue_draws_nothing(three, tmp_path):
+    plain = rows_of(three(), 1)[0].cohort
+    (row,) = rows_of(three(queue=queue(tmp_path, "site,wait_s\n0,20\n1,10\n2,0\n")), 1)
+    assert row.clock_s == 31 and row.cohort.compute_energy_j == pytest.approx(plain.compute_energy_j)
+    assert row.cohort.wait_energy_j == pytest.approx(
+        [6050, 6050, 6050]
+    )  # 1 s each: without queues 21, 11 and 1
+
+
+def test_a_job_that_its_deadline_finds_in_the_queue_draws_nothing_at_all(three, tmp_path):
+    late = queue(tmp_path, "site,wait_s\n0,0\n1,99\n2,20\n")
+    (row,) = rows_of(three(queue=late, fate=faults(deadline_s=35.0)), 1)
+    assert row.cohort.status.tolist() == [Status.ARRIVED, Status.LATE, Status.LATE] and row.clock_s == 35
+    assert row.cohort.compute_energy_j == pytest.approx([440e3, 0, 660e3])
+    assert row.cohort.wait_energy_j[1] == row.cohort.comm_energy_j[1] == 0
+
+
+@pytest.mark.parametrize("kind", [Quorum(num=3), Buffered(num=3, concurrency=3)])
+def test_flights_of_every_kind_of_rounds_wait(kind, three, tmp_path):
+    simulated = three(kind, queue=queue(tmp_path, "site,wait_s\n0,45\n1,5\n2,0\n"))
+    (row,) = rows_of(simulated, 1)
+    assert row.clock_s == 56 and row.cohort.queue_s.tolist() == [45, 5, 0] and row.straggler == 0
+
+
+def test_waits_follow_from_the_time_where_the_file_has_times(three, tmp_path):
+    waits = queue(tmp_path, "start_s,wait_s\n40,7\n0,3\n")
+    first, second, third = rows_of(three(queue=waits), 3)
+    assert [row.cohort.queue_s[0] for row in (first, second, third)] == [3, 3, 7] and second.clock_s == 68
+
+
+def test_lognormal_waits_are_those_of_the_seed_the_round_and_the_site():
+    drawn = [build_world(1000, availability={"queue": queue(wait_s=600.0, sigma=0.4)}) for _ in range(2)]
+    every, some = np.arange(1000), np.array([7, 3])
+    waits = drawn[0].queue_s(5, 0.0, every)
+    assert np.log(waits).mean() == pytest.approx(np.log(600), abs=0.05)
+    assert np.log(waits).std() == pytest.approx(0.4, rel=0.1)
+    assert drawn[1].queue_s(5, 99.0, some).tolist() == waits[some].tolist()
+    assert (drawn[1].queue_s(6, 0.0, every) != waits).all()
+
+
+def test_the_expected_wait_is_half_the_last_one_and_half_what_was_expected(three, tmp_path):
+    simulated = three(queue=queue(tmp_path, "site,wait_s\n0,8\n1,0\n2,40\n"))
+    assert simulated.view(State()).queue_s.tolist() == [0, 0, 0]
+    assert simulated.view(played(simulated, 2)).queue_s.tolist() == [6, 0, 30]
+    under_way = replace(simulated, rounds=Quorum(num=1))  # site 2 waits longer than the round
+    first = played(under_way, 1)
+    assert first.clock_s == 19 and under_way.view(first).queue_s.tolist() == [4, 0, 0]
+    assert under_way.view(played(under_way, 2)).queue_s.tolist() == [6, 0, 0]
+    assert under_way.view(played(under_way, 3)).queue_s.tolist() == [7, 0, 20]  # it began at 40
+
+
+@pytest.mark.parametrize("deadline_s", [None, 45.0])
+def test_what_is_expected_of_a_round_is_what_it_takes_where_the_waits_are_known(three, tmp_path, deadline_s):
+    fate = faults(**({} if deadline_s is None else {"deadline_s": deadline_s}))
+    simulated = three(queue=queue(tmp_path, "site,wait_s\n0,5\n1,40\n2,0\n"), fate=fate)
+    seen = replace(simulated.view(State()), queue_s=np.array([5.0, 40.0, 0.0]))
+    (row,) = rows_of(simulated, 1)
+    order = np.arange(3)
+    assert prefix_round_s(seen, order, "straggler")[-1] == row.makespan_s
+    assert prefix_spending(seen, order)["energy_j"][-1] == pytest.approx(row.energy_j, rel=1e-12)
+    assert return_s(seen).tolist() == [16, np.inf if deadline_s else 61, 31]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("site,wait_s\n0,1\n1,-2\n2,3\n", "line 3: wait_s = '-2' is no wait of 0 s"),
+        ("site,wait_s\n0,1\n3,2\n", "line 3: site = '3' is no site from 0 to 2"),
+        ("site,wait_s\n0,1\n2,2\n", "has no wait of site 1"),
+        ("site,seconds\n0,1\n", "has no column 'wait_s'"),
+    ],
+)
+def test_a_wrong_file_of_waits_is_refused_in_one_line(rows, told, three, tmp_path):
+    with pytest.raises(InputError, match="slurm") as refused:
+        three(slurm=queue(tmp_path, rows))
+    assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_queue_has_one_source_of_waits():
+    with pytest.raises(ValueError, match="either wait_s or path"):
+        queue()
