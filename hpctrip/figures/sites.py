@@ -128,8 +128,8 @@ def described(run: Run) -> str:
 def timeline(run: Run) -> Drawing:
     """Computing, sending and waiting of each site over time.
 
-    A site may wait in a queue; it computes and sends its update; then it waits until the end of the round that takes the update, or until it
-    starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
+    A site may wait in a queue; it computes and sends its update; then it waits until the end of the round that takes
+    the update, or until it starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
     start, and was out. Thin lines are ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were
     in most of them.
     """

@@ -299,7 +299,9 @@ class Events:
         while self.clock_s <= state.clock_s and self.next_end():
             pass
         waited_s = self.clock_s - state.clock_s
-        length_s = checked_length_s(round, waited_s if waited_s > 0 else self._world.deadline_s)
+        chosen = np.array([flight.site for flight in flights])
+        length_s = waited_s if waited_s > 0 else self._world.nobody_s(state.clock_s, chosen)
+        length_s = checked_length_s(round, length_s)
         columns = zip(*map(astuple, flights), strict=True)
         return RoundTimes(round, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s)
 

@@ -67,6 +67,8 @@ class Profiler(Component):
         span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
         power = forecast.power_fraction(past, span_s)
         power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
+        if not forecast.knows_events:
+            power = np.minimum(power * world.announced(clock_s, span_s), 1.0)
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.out_of_budget, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
@@ -78,6 +80,7 @@ class Profiler(Component):
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
+            available_s=world.available_s(clock_s),
             queue_s=history.expected_queue_s(len(world)) if world.has_queues else np.float64(0),
             link_s=world.transfers(clock_s).link_s,
             clock=world.timing.clock,

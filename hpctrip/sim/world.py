@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import mean
+from hpctrip.base.series import mean, spans
 from hpctrip.base.units import GB
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
@@ -28,7 +29,7 @@ from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites, numbered
 from hpctrip.sim.times import utc
-from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
 
 class WorldInput(Protocol):
@@ -91,7 +92,8 @@ class World:
         signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
         supply, signals = _on_one_calendar(supply, signals)
         signals = {table: _with_own(table, signal, columns, place) for table, signal in signals.items()}
-        around = Surroundings(num_sites, seed, columns, supply, signals)
+        begin_us = sorted({dates.begin_us for dates in _calendars(supply, signals).values()})
+        around = Surroundings(num_sites, seed, columns, supply, signals, begin_us)
         planned = [
             model.availability(f"availability.{name}", around)
             for name, model in sorted(tables.availability.items())
@@ -173,8 +175,13 @@ class World:
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
         """The mean of P_i(t) between two times, [N], as far as the supply has data; that at `start_s` where they are
-        one. Outages count as they are in the middle of each step of the supply."""
-        return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
+        one. Outages count as they are in the middle of each step of the supply and of [availability]."""
+        parts = [self.supply, *(part for part in self.availability if part.is_awaited)]
+
+        def change_s(clock_s: float) -> float:
+            return min(part.next_change_s(clock_s) for part in parts)
+
+        return mean(self.power_fraction, change_s, start_s, min(end_s, self.supply.ends_s))
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
@@ -187,6 +194,21 @@ class World:
         shape, place = self.distance_m[sites].shape, config_key("network", self.network)
         largest, what = float(np.finfo(float).max), "the communication delays in s"
         return transfers._replace(alone_s=numbers(transfers.alone_s, shape, 0.0, largest, place, what))
+
+    def available_s(self, clock_s: float) -> np.ndarray:
+        """Seconds until each site's availability falls as far as that has been announced, [N]; inf: nothing is."""
+        falls_s = [part.falls_s(clock_s) for part in self.availability]
+        return np.min([np.full(len(self), np.inf), *falls_s], axis=0) - clock_s
+
+    def announced(self, clock_s: float, span_s: float) -> np.ndarray:
+        """The mean share that announced events leave of the sites' power over so many seconds, relative to what they
+        leave now, [N]; 1 where they leave nothing now, so that nothing is known."""
+        ratio = np.ones(len(self))
+        for part in self.availability:
+            known = part.known(clock_s)
+            now, later = known.at(clock_s), mean(known.at, known.next_change_s, clock_s, clock_s + span_s)
+            ratio = ratio * np.divide(later, now, out=np.ones(len(self)), where=now > 0)
+        return ratio
 
     @property
     def has_queues(self) -> bool:
@@ -213,6 +235,30 @@ class World:
             queue_s,
         )
 
+    def nobody_s(self, start_s: float, cohort: np.ndarray) -> float:
+        """Length of a round in which none of `cohort` [k] can be asked: until one of them can, or else any site, but no
+        longer than the deadline. InputError where none ever can, and there is no deadline."""
+        if not any(part.is_awaited for part in self.availability):
+            return self.deadline_s
+        first_s = np.inf
+        for _, change_s, _ in islice(spans(start_s, self._next_availability_s), MOST_STEPS):
+            if change_s - start_s >= min(self.deadline_s, LONGEST_ROUND_S):
+                break
+            share = self.available(change_s)
+            if (share[cohort] > 0).any():
+                return change_s - start_s
+            if share.any():
+                first_s = min(first_s, change_s - start_s)
+        if np.isinf(length_s := min(first_s, self.deadline_s)):
+            problem = f"no site may train from {start_s:g} s on"
+            raise InputError(
+                "availability", problem, "end the run before (stop.max_clock_s), or set faults.deadline_s"
+            )
+        return length_s
+
+    def _next_availability_s(self, clock_s: float) -> float:
+        return min(part.next_change_s(clock_s) for part in self.availability)
+
     def times(
         self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray, local_work: ArrayLike = 1
     ) -> RoundTimes:
@@ -226,7 +272,7 @@ class World:
         asked = np.flatnonzero(self.available(start_s)[cohort] > 0)
         compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
         queue_s = self.queue_s(round, start_s, cohort)
-        status, makespan_s = np.full(k, int(Status.OUT)), deadline_s
+        status = np.full(k, int(Status.OUT))
         if len(asked):
             sites = cohort[asked]
             lost, extra_s = self.faults.wan(round, len(self), self.seed)
@@ -236,10 +282,12 @@ class World:
             comm_s[asked] = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
             in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
             status[asked] = np.where((after_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
-            makespan_s = checked_length_s(round, self.timing.makespan_s(after_s, comm_s, status, deadline_s))
+            makespan_s = self.timing.makespan_s(after_s, comm_s, status, deadline_s)
+        else:
+            makespan_s = self.nobody_s(start_s, cohort)
         version, work = np.full(k, round - 1), np.full(k, local_work)
         flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status, queue_s)
-        return RoundTimes(round, start_s, makespan_s, flights)
+        return RoundTimes(round, start_s, checked_length_s(round, makespan_s), flights)
 
 
 def signal_models(tables: WorldInput) -> dict[str, SignalModel]:

@@ -10,9 +10,13 @@ from worlds import world as build_world
 from hpctrip.base.errors import InputError
 from hpctrip.sim.arrivals import Buffered, Quorum, Synchronous
 from hpctrip.sim.availability import AVAILABILITY
+from hpctrip.sim.forecast import FORECASTS
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.rounds import Status
+from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import prefix_round_s, prefix_spending, return_s
+from hpctrip.sim.world import CohortPower
 
 
 def queue(tmp_path=None, rows="", **keys):
@@ -136,3 +140,107 @@ def test_a_wrong_file_of_waits_is_refused_in_one_line(rows, told, three, tmp_pat
 def test_a_queue_has_one_source_of_waits():
     with pytest.raises(ValueError, match="either wait_s or path"):
         queue()
+
+
+# Events
+
+
+def events(tmp_path, rows, columns="site,start_s,duration_s,depth,notice_s"):
+    (tmp_path / "events.csv").write_text(f"{columns}\n{rows}")
+    return AVAILABILITY["events"](path=str(tmp_path / "events.csv"))
+
+
+def test_an_event_takes_its_share_of_the_power_for_as_long_as_it_lasts(three, tmp_path):
+    (row,) = rows_of(three(grid=events(tmp_path, "0,4,6,0.5,0\n2,10,20,0.25,0\n")), 1)
+    assert row.cohort.compute_s.tolist() == [13, 20, 35] and row.clock_s == 36
+    assert row.cohort.compute_energy_j == pytest.approx([440e3, 880e3, 1320e3])
+
+
+def test_of_events_that_overlap_the_deepest_counts_and_tables_multiply(three, tmp_path):
+    (tmp_path / "a").mkdir()
+    once = events(tmp_path, "0,0,10,0.5,0\n0,5,10,0.2,0\n")
+    more = events(tmp_path / "a", "0,8,100,0.5,0\n")
+    world = three(one=once, two=more).world
+    shares = [world.available(clock_s)[0] for clock_s in (0.0, 5.0, 9.0, 10.0, 15.0)]
+    assert shares == pytest.approx([0.5, 0.5, 0.25, 0.4, 0.5]) and world.available(6.0)[1:].tolist() == [1, 1]
+
+
+def test_a_site_is_out_during_an_event_of_depth_1_and_no_deadline_is_needed(three, tmp_path):
+    out = events(tmp_path, "0,5,20\n1,0,15\n", "site,start_s,duration_s")
+    first, second = rows_of(three(grid=out), 2)
+    assert first.cohort.status.tolist() == [Status.ARRIVED, Status.OUT, Status.ARRIVED]
+    assert first.cohort.compute_s.tolist() == [30, np.inf, 30] and first.clock_s == 31  # 20 s without power
+    assert (second.cohort.status == Status.ARRIVED).all()
+
+
+@pytest.mark.parametrize("kind", [Synchronous(), Quorum(num=1), Buffered(num=1, concurrency=3)])
+@pytest.mark.parametrize(("deadline_s", "length_s"), [(None, 15), (12.0, 12)])
+def test_a_round_in_which_nobody_can_be_asked_ends_as_soon_as_one_can(
+    kind, deadline_s, length_s, three, tmp_path
+):
+    fate = faults(**({} if deadline_s is None else {"deadline_s": deadline_s}))
+    out = events(tmp_path, "0,0,40\n1,0,15\n2,0,30\n", "site,start_s,duration_s")
+    row, *_ = rows_of(three(kind, grid=out, fate=fate), 1)
+    assert row.clock_s == length_s and (row.cohort.status == Status.OUT).all()
+
+
+def test_without_availability_such_a_round_lasts_until_the_deadline(three, tmp_path):
+    (row,) = rows_of(three(fate=faults(tmp_path, "0,0,5\n1,0,5\n2,0,5\n", deadline_s=50.0)), 1)
+    assert row.clock_s == 50
+
+
+def test_where_no_site_can_ever_be_asked_the_run_ends_in_one_line(three, tmp_path):
+    for_ever = events(tmp_path, "0,0,1e9\n1,0,1e9\n2,0,1e9\n", "site,start_s,duration_s")
+    with pytest.raises(InputError, match="no site may train from 0 s on"):
+        rows_of(three(grid=for_ever), 1)
+
+
+def test_policies_know_an_event_from_its_announcement_on(three, tmp_path):
+    simulated = three(grid=events(tmp_path, "0,70,50,0.5,40\n1,200,10,1,199\n"))
+    first, second = simulated.view(State()), simulated.view(played(simulated, 1))
+    assert np.isinf(first.available_s).all()
+    assert second.clock_s == 31 and second.available_s.tolist() == [39, 169, np.inf]
+
+
+def test_the_believed_power_is_that_of_the_coming_round_as_far_as_it_is_announced(three, tmp_path):
+    """A round has computed for 30 s; of the next 30 s, from 31 to 61, the event takes half in the last 10."""
+    simulated = three(grid=events(tmp_path, "0,51,50,0.5,20\n1,51,50,0.5,19\n"))
+    assert simulated.view(played(simulated, 1)).power_fraction == pytest.approx([25 / 30, 1, 1])
+    oracle = replace(simulated, forecast=FORECASTS["oracle"]())
+    assert oracle.view(played(oracle, 1)).power_fraction[1] < 1
+
+
+def test_an_event_may_be_that_of_a_group_of_sites_and_have_a_date(tmp_path):
+    placed = tmp_path / "sites.csv"
+    placed.write_text("distance_km,group\n1,north\n2,south\n3,north\n")
+    (tmp_path / "carbon.csv").write_text("time,g_per_kwh\n2026-01-01 00:00,1\n2026-01-01 01:00,1\n")
+    carbon = SIGNALS["csv"](path=str(tmp_path / "carbon.csv"), value_column="g_per_kwh").resolve()
+    dated = events(tmp_path, "north,2026-01-01T00:10,60,0.5\n", "group,start,duration_s,depth")
+    world = build_world(SITES["csv"](path=str(placed)), carbon=carbon, availability={"grid": dated})
+    assert world.available(599.0).tolist() == [1, 1, 1] and world.available(600.0).tolist() == [0.5, 1, 0.5]
+    assert world.available(660.0).tolist() == [1, 1, 1]
+    assert CohortPower(world, np.array([1, 2]), 1e9).at(600.0).tolist() == [1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("0,-5,10,1,0\n", "line 2: start_s = '-5' is before the start of the simulated time"),
+        ("0,5,10,1,0\n3,5,10,1,0\n", "line 3: site = '3' is no site from 0 to 2"),
+        ("0,5,0,1,0\n", "duration_s = '0' is not above 0"),
+        ("0,5,10,1.5,0\n", "depth = '1.5' is not above 0 and at most 1"),
+        ("0,5,10,1,-1\n", "notice_s = '-1' is below 0"),
+        ("0,2e9,10,1,0\n", "start_s = '2e9' is later than any run; dates are in a column start"),
+    ],
+)
+def test_a_wrong_event_is_refused_in_one_line(rows, told, three, tmp_path):
+    with pytest.raises(InputError, match="grid") as refused:
+        three(grid=events(tmp_path, rows))
+    assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_an_unknown_group_and_a_date_without_a_calendar_are_refused(three, tmp_path):
+    with pytest.raises(InputError, match="group = 'north' is no group of the sites"):
+        three(grid=events(tmp_path, "north,5,10\n", "group,start_s,duration_s"))
+    with pytest.raises(InputError, match="no date at which simulated time begins"):
+        three(grid=events(tmp_path, "0,2026-01-01,10\n", "site,start,duration_s"))

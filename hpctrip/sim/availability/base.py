@@ -8,7 +8,7 @@ the finished rounds. Shapes: N sites, n of some sites.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,6 +47,15 @@ class Availability:
         """The same shares for these sites [n] alone, numbered from 0, as far as the time `until_s`."""
         return Availability(len(sites))
 
+    def known(self, clock_s: float) -> Availability:
+        """The same as far as it has been announced by a time: policies may know it."""
+        return Availability(self.num_sites)
+
+    def falls_s(self, clock_s: float) -> np.ndarray:
+        """When the share of each site falls next, as far as it has been announced by that time, [N]; inf: nothing is
+        announced."""
+        return np.full(self.num_sites, np.inf)
+
     def wait_s(self, round: int, start_s: float, sites: np.ndarray) -> np.ndarray:
         """Seconds that these sites [n] wait which are asked in a round (from 1) at that time, [n]."""
         return np.zeros(len(sites))
@@ -63,6 +72,8 @@ class Surroundings:
     supply: PowerSupply
     signals: Mapping[str, GridSignal]
     """{input table: its signal}."""
+    begin_us: Sequence[int]
+    """The moments at which simulated time begins in the series that have dates, microseconds since 1970."""
 
 
 class AvailabilityModel(Component):
