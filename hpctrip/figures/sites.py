@@ -37,6 +37,7 @@ DOING = {
     "computing": {"color": style.BLUE},
     "sending": {"color": style.ORANGE, "hatch": "////", "edgecolor": "white", "linewidth": 0},
     "waiting": {"color": style.FAINT},
+    "idle": {"facecolor": "white", "edgecolor": style.FAINT, "linewidth": 0.6},
     "given up": {"color": style.VERMILLION, "hatch": "xxxx", "edgecolor": "white", "linewidth": 0},
     "away": style.HATCHED,
 }
@@ -129,16 +130,16 @@ def timeline(run: Run) -> Drawing:
     """Computing, sending and waiting of each site over time.
 
     A site may wait in a queue; it computes and sends its update; then it waits until the end of the round that takes
-    the update, or until it starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
-    start, and was out. Thin lines are ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were
-    in most of them.
+    the update, or until it starts again. Idle: it is provisioned by its window, and has no work. Given up: the whole
+    time that it spent on an update that was late, lost or diverged. Away: it was to start, and was out. Thin lines are
+    ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were in most of them.
     """
     bars, rounds = bars_of(run), run.rounds[["round", "clock_start_s", "clock_s"]].tail(MOST_ROUNDS)
     ends = pd.DataFrame({"round": rounds["round"], "site": "", "doing": "round"})
     ends["name"] = ""
     ends["start_h"], ends["end_h"] = rounds["clock_start_s"] / HOUR_S, rounds["clock_s"] / HOUR_S
     number, from_h = ends["round"].iloc[0], ends["start_h"].iloc[0]
-    taking_part = run.cohorts[run.cohorts["round"] >= number].groupby("site").size()
+    taking_part = run.flying[run.flying["round"] >= number].groupby("site").size()
     sites = taking_part.nlargest(MOST_SITES).index.sort_values()
     bars = bars[(bars["end_h"] > from_h) & bars["site"].isin(sites)]
     bars = bars.assign(start_h=bars["start_h"].clip(lower=from_h))

@@ -75,7 +75,7 @@ class Run(ResultsFile):
         round that took the update or gave it up (NaN: under way). age, weight and status are those of its last round,
         as in `cohorts`; energy_j is that of all its rounds.
         """
-        rows = self.cohorts.merge(self.rounds[["round", "clock_start_s", "clock_s"]], on="round")
+        rows = self.flying.merge(self.rounds[["round", "clock_start_s", "clock_s"]], on="round")
         rows["round"] -= rows["age"]
         rows["energy_j"] = rows[[*ACTIVITIES]].sum(axis=1, skipna=False)
         rows["energy_j"] = rows.groupby(["round", "site"])["energy_j"].transform("sum", min_count=1)
@@ -87,6 +87,11 @@ class Run(ResultsFile):
         rows["end_s"] = rows["clock_s"].where(rows["status"] != Status.UNDER_WAY)
         names = "site round start_s begin_s computed_s sent_s end_s age weight status energy_j"
         return rows[names.split()].reset_index(drop=True)
+
+    @property
+    def flying(self) -> pd.DataFrame:
+        """The rows of `cohorts` that are of flights, without the sites that were provisioned and idle."""
+        return self.cohorts[self.cohorts["status"] != Status.IDLE]
 
     @property
     def site_names(self) -> list[str]:

@@ -18,8 +18,8 @@ from hpctrip.sim.quantities import ACTIVITIES, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
 
-DOING = ("queued", "computing", "sending", "waiting", "given up", "away")
-RARE = ("queued",)
+DOING = ("queued", "computing", "sending", "waiting", "idle", "given up", "away")
+RARE = ("queued", "idle")
 """Of these, those that only some worlds have: they are shown where there is such time."""
 """Activities of a site between the start of one flight and that of the next."""
 STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
@@ -37,7 +37,7 @@ def by_site(run: Run) -> pd.DataFrame:
         return np.bincount(sites, amounts.astype(float), num_sites).astype(float)  # NaN: not known in a round
 
     columns = {
-        "rounds_in_cohort": cohorts.drop_duplicates(["round", "site"])["site"].value_counts(),
+        "rounds_in_cohort": run.flying.drop_duplicates(["round", "site"])["site"].value_counts(),
         "rounds_straggler": rounds["straggler"].value_counts(),
     }
     columns = {name: counts.reindex(run.sites["site"], fill_value=0) for name, counts in columns.items()}
@@ -142,7 +142,9 @@ def bars_of(run: Run) -> pd.DataFrame:
         "given up": (~used & (status != Status.OUT), start_s, free_s),
         "away": (status == Status.OUT, start_s, free_s),
     }
-    tables = []
+    idle = run.cohorts[run.cohorts["status"] == Status.IDLE]
+    times = {"start_h": idle["start_s"] / HOUR_S, "end_h": (idle["start_s"] + idle["comm_s"]) / HOUR_S}
+    tables = [idle[["site", "round"]].assign(doing="idle", **times)]
     for doing, (those, from_s, until_s) in parts.items():
         times = {"doing": doing, "start_h": from_s / HOUR_S, "end_h": until_s / HOUR_S}
         tables.append(flights[["site", "round"]].assign(**times)[those & (until_s - from_s > 1e-6)])

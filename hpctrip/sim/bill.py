@@ -1,9 +1,11 @@
-"""The bill of a round: the energy, carbon and money that its flights spend within it. Shapes: N sites, f flights."""
+"""The bill of a round: the energy, carbon and money that its flights and idle sites spend within it. Shapes: N
+sites, f flights, i idle sites."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,26 +19,39 @@ from hpctrip.sim.timing import MOST_STEPS
 from hpctrip.sim.world import CohortPower, World
 
 
-def bill(world: World, times: RoundTimes) -> dict[str, np.ndarray]:
-    """Energy, carbon and cost of the flights of a round [f] within it: {column of `SPENT`: [f]}; NaN where the grid
-    signal is not set. The power that they draw is integrated over the same changes as the clock's.
+class Bill(NamedTuple):
+    """What a round spends within it."""
+
+    flights: dict[str, np.ndarray]
+    """{column of `SPENT`: amounts of its flights [f]}; NaN where the grid signal is not set."""
+    idle: dict[str, np.ndarray]
+    """{column of `CohortRound`: values [i]} of the sites that are provisioned by their windows for a while and have no
+    flight: site, start_s of the first such while, comm_s with the seconds, and amounts."""
+
+
+def bill(world: World, times: RoundTimes) -> Bill:
+    """Energy, carbon and cost of a round. The power that is drawn is integrated over the same changes as the clock's.
 
     A site computes until it is done, its deadline passes or the round ends; then its update travels. All of the
     network's energy counts when the transfer begins, with the site's intensity and price at that time. A site that
-    waits does so until the end of the round in which its update arrives, or until it starts again.
+    waits does so until the end of the round in which its update arrives, or until it starts again. A job in a queue
+    draws nothing. A site that is provisioned waits, too, until it starts.
     """
-    start_s, end_s, flights = times.start_s, times.end_s, times.flights
+    start_s, end_s, flights = times.start_s, times.end_s, _with_idle(world, times)
+    is_idle, age = flights.status == Status.IDLE, times.round - 1 - flights.version
     asked = flights.status != Status.OUT
     latest_s = np.minimum(end_s, flights.start_s + world.deadline_s)
-    begin_s = np.minimum(flights.begin_s, latest_s)  # a job in a queue holds no node
+    begin_s = np.minimum(flights.begin_s, latest_s)
     computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
-    sends = asked & (flights.computed_s <= latest_s)
+    sends = asked & ~is_idle & (flights.computed_s <= latest_s)
     sent_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
-    free_s = _free_s(flights, end_s) if world.accounts.waiting == "idle" else sent_s
+    has_windows = any(part.provisions for part in world.availability)
+    restart_s = np.where(asked, flights.start_s, np.inf) if has_windows else flights.start_s
+    free_s = _free_s(flights.site, restart_s, end_s) if world.accounts.waiting == "idle" else sent_s
     until_s = np.where(asked & (begin_s < latest_s), free_s, computed_s)
-    begins_to_send = sends & ((times.age == 0) | (flights.computed_s > start_s))
+    begins_to_send = sends & ((age == 0) | (flights.computed_s > start_s))
     sites, of_site = flights.site, slice(None)
-    if times.age.any():  # a site may be in the round twice
+    if age.any() or has_windows:  # a site may be in the round twice
         sites, of_site = np.unique(sites, return_inverse=True)
     supplied = CohortPower(world, sites, max(end_s, start_s + world.deadline_s))
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
@@ -45,9 +60,10 @@ def bill(world: World, times: RoundTimes) -> dict[str, np.ndarray]:
         for each_s in np.unique(flights.start_s).tolist():
             together = flights.start_s == each_s
             power[together] = supplied.at(each_s)[of_site][together]
-    else:
+    if not frozen or has_windows:
         changes["power"] = supplied.next_change_s
     sums = {name: np.zeros(len(flights)) for name in SPENT}
+    idle_s, since_s = np.zeros(len(flights)), np.full(len(flights), np.inf)
 
     def change_s(clock_s: float) -> float:
         return min(next_change_s(clock_s) for next_change_s in changes.values())
@@ -58,10 +74,19 @@ def bill(world: World, times: RoundTimes) -> dict[str, np.ndarray]:
         if not frozen:
             power = supplied.at(at_s)[of_site]
         busy_w, waiting_w = world.hardware.draw_w(power, flights.site)
+        computes_s = _overlap_s(now_s, until, begin_s, computed_s)
+        waits_s = _overlap_s(now_s, until, computed_s, until_s)
+        if has_windows:
+            is_on, full = supplied.is_provisioned(at_s)[of_site], supplied.at(at_s, provisioned=True)[of_site]
+            is_paused = is_on & (power == 0) & (full > 0)  # it is being provisioned again
+            waits_s = np.where(is_on, waits_s, 0.0) + np.where(is_paused, computes_s, 0.0)
+            waiting_w = world.hardware.draw_w(full, flights.site)[1]
+            idle_s += np.where(is_idle, waits_s, 0.0)
+            since_s = np.where(waits_s > 0, np.minimum(since_s, now_s), since_s)
         begins = begins_to_send & (computed_s >= now_s) & (last | (computed_s < until))
         joules = {
-            "compute_energy_j": busy_w * _overlap_s(now_s, until, begin_s, computed_s),
-            "wait_energy_j": waiting_w * _overlap_s(now_s, until, computed_s, until_s),
+            "compute_energy_j": busy_w * computes_s,
+            "wait_energy_j": waiting_w * waits_s,
             "comm_energy_j": np.where(begins, world.comm_energy_j, 0.0),
         }
         kwh = sum(joules.values()) / J_PER_KWH
@@ -71,8 +96,24 @@ def bill(world: World, times: RoundTimes) -> dict[str, np.ndarray]:
         for name, amount in (joules | by_grid).items():
             sums[name] += amount
         if last:
-            return sums
+            kept = np.flatnonzero(is_idle & (idle_s > 0))
+            columns = {"site": flights.site, "start_s": since_s, "comm_s": idle_s, **sums}
+            idle = {name: values[kept] for name, values in columns.items()}
+            return Bill({name: values[~is_idle] for name, values in sums.items()}, idle)
     raise _too_many_changes(world, times, changes)
+
+
+def _with_idle(world: World, times: RoundTimes) -> Flights:
+    """The flights of a round and, below, an entry of status IDLE from its start for each site that may be provisioned
+    and has no flight then."""
+    flights = times.flights
+    if world.accounts.waiting == "released" or not any(part.provisions for part in world.availability):
+        return flights
+    flies = (flights.start_s <= times.start_s) & (flights.status != Status.OUT)
+    sites = np.setdiff1d(np.arange(len(world)), flights.site[flies])
+    usual = {"site": sites, "version": times.round - 1, "start_s": times.start_s, "status": Status.IDLE}
+    columns = {name: np.broadcast_to(usual.get(name, 0), len(sites)) for name in vars(flights)}
+    return Flights(*(np.append(values, columns[name]) for name, values in vars(flights).items()))
 
 
 def _too_many_changes(
@@ -101,12 +142,12 @@ def _too_many_changes(
     )
 
 
-def _free_s(flights: Flights, end_s: float) -> np.ndarray:
+def _free_s(site: np.ndarray, start_s: np.ndarray, end_s: float) -> np.ndarray:
     """When the sites of flights have done with them, [f]: at the end of a round, or when they start again in it."""
-    free_s = np.full(len(flights), end_s)
-    order = np.lexsort((flights.start_s, flights.site))
-    again = np.flatnonzero(np.diff(flights.site[order]) == 0)
-    free_s[order[again]] = flights.start_s[order[again + 1]]
+    free_s = np.full(len(site), end_s)
+    order = np.lexsort((start_s, site))
+    again = np.flatnonzero(np.diff(site[order]) == 0)
+    free_s[order[again]] = np.minimum(start_s[order[again + 1]], end_s)
     return free_s
 
 

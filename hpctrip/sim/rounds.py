@@ -60,6 +60,8 @@ class Status(IntEnum):
     """It is awaited in a later round."""
     TOO_OLD = 6
     """It came when more rounds had overtaken it than `rounds.max_staleness` allows, and was given up."""
+    IDLE = 7
+    """There is none: the site was provisioned by its window, and had no flight."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class CohortRound:
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
         "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way, 6 "
-        "too old",
+        "too old, 7 none: the site was provisioned and idle for comm_s",
         "1",
         "i8",
     )
@@ -106,6 +108,15 @@ class CohortRound:
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
+
+    def of(self, those: np.ndarray) -> CohortRound:
+        """Some of the entries, [k] bool."""
+        return CohortRound(*(values[those] for values in vars(self).values()))
+
+    def joined(self, other: CohortRound) -> CohortRound:
+        """These entries and, below, others."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return CohortRound(*map(np.concatenate, pairs))
 
     @property
     def energy_j(self) -> np.ndarray:
@@ -178,6 +189,14 @@ class RoundRow:
     samples_per_wall_j: float = counted("samples trained on for each measured joule", "samples/J")
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
+    idle: CohortRound | None = field(repr=False, default=None)
+    """Sites that were provisioned by their windows and had no flight, in the same table as the cohort; they are none of
+    it."""
+
+    @property
+    def billed(self) -> CohortRound:
+        """The cohort and the idle sites: all that drew energy in the round."""
+        return self.cohort.joined(self.idle) if self.idle is not None else self.cohort
 
 
 def longest_s(compute_s: np.ndarray) -> float:
@@ -228,7 +247,7 @@ class History:
         def add(total: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
             total = total.copy()
             for row in rows:
-                np.add.at(total, row.cohort.site, getattr(row.cohort, name))  # a site may be in it twice
+                np.add.at(total, row.billed.site, getattr(row.billed, name))  # a site may be in it twice
             return total
 
         return self.running(("total", name, num_sites), np.zeros(num_sites), add)

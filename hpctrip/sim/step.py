@@ -197,7 +197,11 @@ class Simulation:
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         status = np.where(outcome.diverged, Status.DIVERGED, flights.status)
         weights = self.weights(flights.site, status == Status.ARRIVED)
+        spent = bill(draft.world, times)
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
+        cohort = replace(cohort, **spent.flights)
+        idle = _idle_round(draft, spent.idle) if len(spent.idle["site"]) else None
+        drawn = cohort.joined(idle) if idle else cohort
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         # else the mean update is none of weights with sum 1, or of updates of one length
         whole = (draft.discounts[arrived] == 1).all() and len({*cohort.local_work[arrived]}) < 2
@@ -232,12 +236,13 @@ class Simulation:
             update_signal=signal,
             update_noise=noise,
             **measured,
-            energy_j=float(cohort.energy_j.sum()),
-            **{name: float(getattr(cohort, name).sum()) for name in SPENT},
+            energy_j=float(drawn.energy_j.sum()),
+            **{name: float(getattr(drawn, name).sum()) for name in SPENT},
             link_free_s=times.link_free_s,
             samples_per_wall_j=visits.sum() / measured["wall_j"] if measured["wall_j"] > 0 else math.nan,
             cohort=cohort,
             candidates=candidates,
+            idle=idle,
         )
         rows = (*before.history.rows[-DEPTH:], row)
         return replace(row, noise_ratio=noise_ratio(rows), update_curvature=curvature(rows))
@@ -264,12 +269,26 @@ def _cohort_round(
         age=times.age,
         weight=weight,
         local_work=flights.local_work,
-        **bill(world, times),
         queue_s=flights.queue_s,
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()
         },
+    )
+
+
+def _idle_round(draft: Draft, idle: dict[str, np.ndarray]) -> CohortRound:
+    """The entries of sites that were provisioned and idle (`Bill.idle`)."""
+    power_fraction = draft.world.power_fraction(draft.times.start_s)
+    return CohortRound(
+        power_fraction=power_fraction[idle["site"]],
+        throughput_fraction=draft.world.hardware.throughput(power_fraction)[idle["site"]],
+        seen_power_fraction=draft.view.power_fraction[idle["site"]],
+        **dict.fromkeys(("num_samples", "local_work"), zeros := np.zeros(len(idle["site"]), np.int64)),
+        **dict.fromkeys(("compute_s", "train_wall_s", "weight"), zeros.astype(float)),
+        train_loss=np.full(len(zeros), math.nan),
+        status=np.full(len(zeros), int(Status.IDLE)),
+        **idle,
     )
 
 

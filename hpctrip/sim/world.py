@@ -125,9 +125,13 @@ class World:
         return len(self.distance_m)
 
     def after(self, history: History) -> Self:
-        """The world of the round after `history`, in which sites that have spent a budget are out."""
+        """The world of the round after `history`, in which sites that have spent a budget are out, and others may have
+        been released."""
         spent = self.accounts.spent(history, len(self))
-        return replace(self, out_of_budget=spent) if spent.any() else self
+        world = replace(self, out_of_budget=spent) if spent.any() else self
+        parts = tuple(part.after(history) for part in self.availability)
+        changed = any(new is not old for new, old in zip(parts, self.availability, strict=True))
+        return replace(world, availability=parts) if changed else world
 
     @property
     def deadline_s(self) -> float:
@@ -332,17 +336,23 @@ class CohortPower:
     def __init__(self, world: World, sites: np.ndarray, until_s: float):
         self._world, self._sites = world, sites
         self._available = [part.among(sites, until_s) for part in world.availability]
+        self._windows = [part for part in self._available if part.provisions]
         self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 
-    def at(self, clock_s: float) -> np.ndarray:
-        """P_i(t), [k]; 0 where a site is out."""
+    def at(self, clock_s: float, provisioned: bool = False) -> np.ndarray:
+        """P_i(t), [k]; 0 where a site is out. `provisioned`: as if all were provisioned."""
         if not self._from_s <= clock_s < self._until_s:
             self._supplied = self._world.supplied(clock_s)[self._sites]
             self._from_s, self._until_s = clock_s, self._world.supply.next_change_s(clock_s)
         power = self._supplied
         for part in self._available:
-            power = power * part.at(clock_s)
+            if not (provisioned and part.provisions):
+                power = power * part.at(clock_s)
         return power
+
+    def is_provisioned(self, clock_s: float) -> np.ndarray:
+        """Whether each site is provisioned in all windows, [k] bool."""
+        return np.all([part.since_s(clock_s) <= clock_s for part in self._windows], axis=0)
 
     def throughput_at(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site, [k]."""

@@ -1,17 +1,24 @@
 """Sites that wait in queues, follow events, and come and go with a signal, on worlds worked out by hand."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from worlds import Steps, faults, played
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.series import Signal
 from hpctrip.sim.arrivals import Buffered, Quorum, Synchronous
 from hpctrip.sim.availability import AVAILABILITY
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.grid.signals import GridSignal, SignalModel
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.quantities import SPENT
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
@@ -244,3 +251,190 @@ def test_an_unknown_group_and_a_date_without_a_calendar_are_refused(three, tmp_p
         three(grid=events(tmp_path, "north,5,10\n", "group,start_s,duration_s"))
     with pytest.raises(InputError, match="no date at which simulated time begins"):
         three(grid=events(tmp_path, "0,2026-01-01,10\n", "site,start,duration_s"))
+
+
+# Windows
+
+
+class Zones(SignalModel):
+    """A zone for each site, with these values over steps of so many seconds, again and again."""
+
+    values: list[list[float]]
+    step_s: float
+
+    def signal(self, table, sites, num_sites, seed):
+        times_s, period_s = (
+            self.step_s * np.arange(len(self.values[0])),
+            self.step_s * len(self.values[0]),
+        )
+        series = [Signal(times_s, np.array(values), period_s) for values in self.values]
+        return GridSignal([str(zone) for zone in range(num_sites)], series, np.arange(num_sites), False)
+
+
+def window(**keys):
+    return AVAILABILITY["window"](**{"below": 100.0} | keys)
+
+
+GOOD, BAD = 50.0, 150.0
+
+
+def carbon(*values, step_s=10.0):
+    return {"carbon": Zones(values=[list(row) for row in values], step_s=step_s)}
+
+
+def provisioned(world, until_s, site=0):
+    """The times at which a site is provisioned (+) and can train, and is released (-), in steps of 0.5 s."""
+    times_s = np.arange(0, until_s, 0.5)
+    ready = [world.available(time_s)[site] > 0 for time_s in times_s]
+    changes = np.flatnonzero(np.diff(ready, prepend=False))
+    return [time_s if ready[at] else -time_s for at, time_s in zip(changes, times_s[changes], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({}, [10, -30, 40, -60, 70]),
+        ({"provision_s": 4.0}, [14, -30, 44, -60, 74]),
+        ({"provision_s": 4.0, "hold_s": 3.0}, [14, -33, 44, -63, 74]),
+        ({"provision_s": 4.0, "hold_s": 10.0}, [14]),  # the mark is withdrawn
+        ({"provision_s": 25.0}, []),
+        ({"below": None, "above": 100.0}, [0, -10, 30, -40, 60, -70]),
+        ({"between": "linear"}, [5, -25, 35, -55, 65]),
+        ({"between": "linear", "below": 125.0}, [2.5, -27.5, 32.5, -57.5, 62.5]),
+    ],
+)
+def test_a_site_is_provisioned_and_released_with_the_signal(keys, told, three):
+    simulated = three(tables=carbon(*[[BAD, GOOD, GOOD]] * 3), dc=window(release="now", **keys))
+    assert provisioned(simulated.world, 80) == told
+
+
+def test_power_opens_the_windows_of_each_site(three):
+    steps = {"power": Steps(fractions=[[1.0, 0.4, 0.6], [0.3, 0.3, 0.8], [1.0, 1.0, 1.0]], step_s=10.0)}
+    spare = window(signal="power", above=0.5, below=None, release="now", provision_s=2.0)
+    world = three(tables=steps, dc=spare).world
+    assert [provisioned(world, 50, site) for site in range(3)] == [[2, -10, 22], [22], [2]]
+
+
+def test_a_site_is_released_when_a_round_ends(three):
+    """Its window closes at 20, 25 s before the round does, and opens at 100 again."""
+    values = [GOOD, GOOD] + [BAD] * 8
+    simulated = three(
+        tables=carbon(values, [GOOD] * 10, values), sizes=(44, 10, 10), dc=window(provision_s=5.0)
+    )
+    first, second, third = rows_of(simulated, 3)
+    assert (first.clock_s, set(first.cohort.status)) == (5, {Status.OUT})  # all are being provisioned
+    assert second.clock_s == 50 and set(second.cohort.status) == {Status.ARRIVED}
+    assert third.cohort.status.tolist() == [Status.OUT, Status.ARRIVED, Status.OUT] and third.clock_s == 61
+    state = played(simulated, 6)
+    world = simulated.world.after(state.history)
+    assert state.clock_s == 94 and provisioned(world, 200) == [5, -50, 105]
+
+
+def test_a_site_that_is_under_way_is_released_at_the_end_of_a_later_round(three):
+    values = [GOOD, GOOD] + [BAD] * 18
+    simulated = three(Quorum(num=1), tables=carbon(*[values] * 3), sizes=(10, 40, 60), dc=window(hold_s=5.0))
+    rows = rows_of(simulated, 4)
+    assert [row.clock_s for row in rows] == [11, 22, 33, 41]  # at 33 site 0 is released, at 41 site 1 is back
+    assert rows[3].num_arrived == 1 and rows[3].cohort.site.tolist() == [0, 1, 2]
+    world = simulated.world.after(played(simulated, 5).history)
+    assert [provisioned(world, 150, site) for site in range(3)] == [[0, -33], [0, -41], [0, -61]]
+
+
+def test_a_mark_is_withdrawn_when_the_signal_comes_back_during_a_round(three):
+    values = [GOOD, GOOD, BAD, GOOD, GOOD, BAD, BAD, BAD]
+    simulated = three(tables=carbon(*[values] * 3), sizes=(34, 34, 34), dc=window(provision_s=5.0))
+    first, second, third = rows_of(simulated, 3)
+    assert (first.clock_s, second.clock_s, third.clock_s) == (5, 40, 75)
+    assert provisioned(simulated.world.after(played(simulated, 3).history), 90) == [5, -75, 85]
+
+
+def test_a_site_that_is_cut_off_goes_on_when_it_is_provisioned_again(three):
+    values = [GOOD, BAD, GOOD, GOOD, GOOD, GOOD]
+    simulated = three(tables=carbon(values, *[[GOOD] * 6] * 2), dc=window(release="now", provision_s=3.0))
+    first, second = rows_of(simulated, 2)
+    assert first.clock_s == 3 and second.cohort.compute_s.tolist() == [23, 20, 30]  # 3 to 10, and 23 to 26
+    assert second.cohort.compute_energy_j[0] == pytest.approx(440e3)
+    assert second.cohort.wait_energy_j[0] == pytest.approx(6050 * (3 + 8))  # 20 to 23, and 26 to 34
+    assert first.idle.wait_energy_j == pytest.approx([6050 * 3] * 3) and second.idle is None
+
+
+def test_provisioning_and_waiting_without_work_draw_idle_power(three):
+    """Site 0 may train from 14 on, site 1 never waits, site 2 is not chosen: k = 2."""
+    values = [[BAD, GOOD, GOOD, GOOD, BAD, BAD], [GOOD] * 6, [GOOD, GOOD, GOOD, BAD, BAD, BAD]]
+    simulated = three(tables=carbon(*values), dc=window(provision_s=4.0))
+    simulated = replace(simulated, policy=POLICIES["static"](k=2))
+    first, second, third = rows_of(simulated, 3)
+    assert told_idle(first) == {1: (0, 4), 2: (0, 4)} and first.clock_s == 4
+    assert told_idle(second) == {0: (10, 15), 2: (4, 21)} and second.clock_s == 25
+    assert told_idle(third) == {2: (25, 21)} and third.clock_s == 46
+    assert second.idle.wait_energy_j == pytest.approx([6050 * 15, 6050 * 21])
+    assert second.energy_j == second.cohort.energy_j.sum() + second.idle.energy_j.sum()
+    assert told_idle(rows_of(simulated, 4)[3]) == {2: (60, 7)}  # it was released at 46
+
+
+def told_idle(row):
+    """{site: (start, seconds)} of the idle sites of a round."""
+    if row.idle is None:
+        return {}
+    assert set(row.idle.status) == {Status.IDLE}
+    times = zip(row.idle.start_s, row.idle.comm_s, strict=True)
+    return dict(zip(row.idle.site.tolist(), times, strict=True))
+
+
+KINDS = [Synchronous(), Quorum(num=1), Buffered(num=1, concurrency=2), Buffered(num=3, concurrency=3)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    kind=st.sampled_from(KINDS),
+    release=st.sampled_from(["round", "now"]),
+    between=st.sampled_from(["steps", "linear"]),
+    hold_s=st.sampled_from([0.0, 7.0]),
+    provision_s=st.sampled_from([0.0, 4.0]),
+)
+def test_the_bills_of_rounds_are_those_of_the_sites(
+    simulation, data, kind, release, between, hold_s, provision_s
+):
+    """What each site draws, second by second: queued nothing, computing, waiting, provisioned without work, released
+    nothing."""
+    draw = lambda low, high, size: data.draw(st.lists(st.floats(low, high), min_size=size, max_size=size))  # noqa: E731
+    values = [[50.0, *draw(50, 150, 5)] for _ in range(3)]
+    keys = {"release": release, "between": between, "hold_s": hold_s, "provision_s": provision_s}
+    models = {"dc": window(**keys), "slurm": queue(wait_s=5.0, sigma=0.5)}
+    power = Steps(fractions=[draw(0.2, 1, 4) for _ in range(3)], step_s=25.0)
+    world = build_world(3, 2e8, power=power, availability=models, **carbon(*values, step_s=20.0))
+    simulated = simulation(world, num_visits=np.array([10, 20, 30]), rounds=kind)
+    rows, final = (state := played(simulated, 8)).history.rows, world.after(state.history)
+    flights, edges = [], {0.0, state.clock_s}
+    for row in rows:
+        edges |= {row.clock_s}
+        for at in np.flatnonzero(row.cohort.status != Status.OUT):
+            times = [getattr(row.cohort, name)[at] for name in ("start_s", "queue_s", "compute_s")]
+            ends_s = row.clock_s if row.cohort.status[at] != Status.UNDER_WAY else np.inf
+            flights.append((row.cohort.site[at], times[0], *np.cumsum(times)[1:], ends_s))
+            edges |= {*np.cumsum(times).tolist()}
+    now_s = 0.0
+    while now_s < state.clock_s:
+        now_s = min(part.next_change_s(now_s) for part in (final.supply, *final.availability))
+        edges |= {now_s}
+    expected = np.zeros((2, 3))
+    edges = sorted(edge for edge in edges if edge <= state.clock_s)
+    for begin_s, end_s in pairwise(edges):
+        at_s, full = (begin_s + end_s) / 2, final.supplied((begin_s + end_s) / 2)
+        is_on, power_now = final.availability[0].since_s(at_s) <= at_s, final.power_fraction(at_s)
+        busy_w, waiting_w = final.hardware.draw_w(power_now)[0], final.hardware.draw_w(full)[1] * is_on
+        for site in range(3):
+            own = [flight for flight in flights if flight[0] == site and flight[1] <= at_s < flight[4]]
+            _, _, starts_s, computed_s, _ = max(own, default=(0, 0, 0, 0, 0), key=lambda flight: flight[1])
+            if own and at_s < starts_s:
+                continue
+            computes = bool(own) and at_s < computed_s and power_now[site] > 0
+            watts = busy_w[site] if computes else waiting_w[site]
+            expected[int(not computes), site] += watts * (end_s - begin_s)
+    for name, joules in zip(("compute_energy_j", "wait_energy_j"), expected, strict=True):
+        assert state.history.total_by_site(name, 3) == pytest.approx(joules, rel=1e-12, abs=1e-6), name
+    for name in SPENT:
+        if name != "cost":
+            total = sum(getattr(row, name) for row in rows)
+            assert state.history.total_by_site(name, 3).sum() == pytest.approx(total, rel=1e-12)

@@ -17,6 +17,7 @@ import numpy as np
 from hpctrip.config.component import Component, Registry
 from hpctrip.sim.grid.signals import GridSignal
 from hpctrip.sim.power import PowerSupply
+from hpctrip.sim.rounds import History
 
 AVAILABILITY = Registry("kind of availability")
 
@@ -29,6 +30,8 @@ class Availability:
     """Whether a round in which no site can be asked ends as soon as one can; else it lasts until the deadline, which
     the input must then have, as the table [faults] asks for one."""
 
+    provisions: ClassVar[bool] = False
+    """Whether sites are provisioned from `since_s` on, and then draw idle power while they have no flight."""
     has_queues: ClassVar[bool] = False
     """Whether sites that are asked wait (`wait_s`)."""
 
@@ -46,6 +49,14 @@ class Availability:
     def among(self, sites: np.ndarray, until_s: float) -> Availability:
         """The same shares for these sites [n] alone, numbered from 0, as far as the time `until_s`."""
         return Availability(len(sites))
+
+    def after(self, history: History) -> Availability:
+        """The same after these rounds."""
+        return self
+
+    def since_s(self, clock_s: float) -> np.ndarray:
+        """When each site was provisioned, [N]; later than `clock_s`: it is not."""
+        return np.full(self.num_sites, -np.inf)
 
     def known(self, clock_s: float) -> Availability:
         """The same as far as it has been announced by a time: policies may know it."""
