@@ -207,15 +207,18 @@ class Experiment(Component):
         world = self.world(num_params, num_buffers)
         if len(num_samples) != len(world):
             raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
+        num_visits = self.train.num_visits(num_samples)
+        shares = {"samples": num_samples, "uniform": np.ones(len(num_samples)), "processed": num_visits}
         return Simulation(
             world=world,
             profiler=self.profiler,
             policy=self.policy,
             stop=self.stop,
-            num_visits=self.train.num_visits(num_samples),
+            num_visits=num_visits,
             num_samples=num_samples,
             label_counts=np.zeros((0, 0), np.int64) if label_counts is None else label_counts,
-            shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
+            shares=shares[self.server.weights],
+            weighs_work=self.server.weights == "processed",
             seed=self.seed,
             forecast=self.forecast,
             rounds=self.rounds,

@@ -22,7 +22,7 @@ from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.identity import Added
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes, State
-from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision
+from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision, work_within
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.view import SiteView
@@ -40,8 +40,20 @@ class Rounds(Component):
     power that they are believed to have now, at least 1: ceil(H T_i min(c) / c_i) (DyLU, arXiv 2401.09135). Absent: as
     the policy says."""
 
+    work_s: Added[Seconds | None] = Field(None, gt=0)
+    """Each site trains what fits into so many seconds of computing, at least 1 times what [train] says, with the power
+    that it is believed to have. Absent: as the policy says."""
+
+    @model_validator(mode="after")
+    def _one_work(self) -> Self:
+        if self.work_s is not None and self.work_by_speed is not None:
+            raise ValueError("work_s and work_by_speed exclude each other")
+        return self
+
     def with_local_work(self, decision: Decision, view: SiteView) -> Decision:
         """The decision of a policy with the local work of its sites."""
+        if self.work_s is not None:
+            return replace(decision, local_work=work_within(view, self.work_s)[decision.cohort])
         if self.work_by_speed is None:
             return decision
         fastest_s = view.work_s[view.work_s > 0].min(initial=np.inf)
@@ -120,6 +132,9 @@ class Quorum(Asynchronous):
     """K: updates of its own that a round waits for."""
     grace_s: Seconds = Field(0.0, ge=0)
     """Seconds for which the round waits for the others when K have arrived."""
+    longest_s: Added[Seconds | None] = Field(None, gt=0)
+    """Seconds after which the round ends though fewer have arrived, if any has; else with the first. Absent: it waits
+    for K."""
 
     def check(self, timing: Timing, faults: Faults) -> None:
         """Besides, InputError where the grace is no shorter than the deadline, after which nothing can come."""
@@ -133,8 +148,11 @@ class Quorum(Asynchronous):
         events = Events(world, state, decision, work_s, self)
         awaited = events.start(decision.cohort)
         missing, until_s = min(self.num, awaited), np.inf
+        longest_s = np.inf if self.longest_s is None else state.clock_s + self.longest_s
         while flight := events.next_end(until_s):
             fate = events.receive(flight)
+            if fate == Status.ARRIVED:
+                until_s = min(until_s, max(longest_s, events.clock_s))
             if not awaited:  # none of this round's own
                 break
             if flight.version == state.round:

@@ -22,7 +22,7 @@ from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
 from hpctrip.sim.arrivals import SYNCHRONOUS, Rounds
 from hpctrip.sim.bill import bill
-from hpctrip.sim.flights import RoundTimes, State
+from hpctrip.sim.flights import Flights, RoundTimes, State
 from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import DEPTH, curvature, estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
@@ -86,12 +86,15 @@ class Simulation:
     label_counts: np.ndarray
     """Their labels by class, [N, classes]; [0, 0] unless the policy sees them."""
     shares: np.ndarray
-    """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
+    """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), 1, or
+    the samples that it visits."""
     seed: int
     forecast: Forecast = PERSISTENCE
     """Forecast of the sites' power over the coming round."""
     rounds: Rounds = SYNCHRONOUS
     """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
+    weighs_work: bool = False
+    """Whether an update's weight is multiplied by the local work of its flight."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component returns an invalid value."""
@@ -143,13 +146,15 @@ class Simulation:
         world = self.world.after(state.history)
         work_s = decision.local_work_of(len(view)) * view.work_s
         times = self.rounds.times(world, state, decision, work_s)
-        weights = self.weights(times.flights.site, times.flights.status == Status.ARRIVED)
+        weights = self.weights(times.flights, times.flights.status)
         discounts = self.rounds.discounts(times.age)
         return Draft(state, world, view, decision, times, weights, discounts)
 
-    def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
-        """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
-        shares = np.where(arriving, self.shares[cohort].astype(np.float64), 0.0)
+    def weights(self, flights: Flights, status: np.ndarray) -> np.ndarray:
+        """p_i [k] (Eq. 1) of flights [k] with this status [k], of which those that arrived count: sum 1; all 0 where
+        none does."""
+        shares = np.where(status == Status.ARRIVED, self.shares[flights.site].astype(np.float64), 0.0)
+        shares = shares * flights.local_work if self.weighs_work else shares
         return shares / shares.sum() if shares.any() else shares
 
     def completed(self, state: State) -> State:
@@ -158,7 +163,7 @@ class Simulation:
 
         def whole(row: RoundRow) -> RoundRow:
             cohort = row.cohort
-            weight = self.weights(cohort.site, cohort.status == Status.ARRIVED)
+            weight = self.weights(RoundTimes.recorded(row).flights, cohort.status)
             weight = np.where(np.isnan(cohort.weight), weight, cohort.weight)
             work = np.full(len(cohort.site), row.local_work)
             return replace(row, cohort=replace(cohort, weight=weight, local_work=work))
@@ -196,7 +201,7 @@ class Simulation:
         candidates = draft.decision.candidates
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         status = np.where(outcome.diverged, Status.DIVERGED, flights.status)
-        weights = self.weights(flights.site, status == Status.ARRIVED)
+        weights = self.weights(flights, status)
         spent = bill(draft.world, times)
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
         cohort = replace(cohort, **spent.flights)

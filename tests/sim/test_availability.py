@@ -438,3 +438,87 @@ def test_the_bills_of_rounds_are_those_of_the_sites(
         if name != "cost":
             total = sum(getattr(row, name) for row in rows)
             assert state.history.total_by_site(name, 3).sum() == pytest.approx(total, rel=1e-12)
+
+
+# Policies, and work that fits into a time
+
+
+def test_while_clean_asks_every_idle_site_whose_window_is_open(three):
+    values = [[GOOD] * 4, [GOOD, BAD, BAD, BAD], [GOOD] * 4]
+    simulated = three(Quorum(num=1), tables=carbon(*values), dc=window())
+    simulated = replace(simulated, policy=POLICIES["while-clean"]())
+    asked = [simulated.decide(simulated.view(state := played(simulated, n)), state.history) for n in range(3)]
+    assert [decision.cohort.tolist() for decision in asked] == [[0, 1, 2], [0], [0]]
+    nobody = three(tables=carbon(*[[BAD, GOOD]] * 3), dc=window())
+    nobody = replace(nobody, policy=POLICIES["while-clean"]())
+    assert rows_of(nobody, 1)[0].cohort.site.tolist() == [0, 1, 2]
+
+
+def test_fedqueue_asks_of_each_site_what_fits_after_its_wait(three, tmp_path):
+    policy = POLICIES["fedqueue"](round_s=400.0, margin_s=60.0, least_work=3)
+    simulated = three(queue=queue(tmp_path, "site,wait_s\n0,0\n1,200\n2,999\n"), sizes=(10, 20, 30))
+    simulated = replace(simulated, policy=policy, rounds=Quorum(num=9, longest_s=460.0))
+    first, second = rows_of(simulated, 2)
+    assert first.cohort.local_work.tolist() == [34, 17, 11]  # 340 s of 10, 20, 30
+    assert first.clock_s == 460 and first.cohort.status.tolist() == [Status.ARRIVED] + [Status.UNDER_WAY] * 2
+    assert second.cohort.local_work[0] == 34 and second.cohort.site.tolist() == [0, 1, 2]
+    third = simulated.begin(
+        played(simulated, 2)
+    ).decision  # 100 s are expected at site 1; site 2 is under way
+    assert third.local_work.tolist()[:2] == [34, 12]
+
+
+@pytest.mark.parametrize("longest_s", [5.0, 12.0, 25.0, 99.0])
+def test_a_round_is_no_longer_than_its_longest_but_has_an_update(three, longest_s):
+    (row,) = rows_of(three(Quorum(num=3, longest_s=longest_s)), 1)
+    expected = {5.0: (11, 1), 12.0: (12, 1), 25.0: (25, 2), 99.0: (31, 3)}
+    assert (row.clock_s, row.num_arrived) == expected[longest_s]
+
+
+@pytest.mark.parametrize("kind", [Synchronous, Quorum])
+def test_sites_train_what_fits_into_a_time(kind, three):
+    power = {"power": Steps(fractions=[[1.0], [0.5], [1.0]])}
+    (row,) = rows_of(three(kind(work_s=85.0), tables=power), 1)
+    assert row.cohort.local_work.tolist() == [8, 2, 2] and row.cohort.compute_s.tolist() == [80, 80, 60]
+    assert rows_of(three(kind(work_s=1.0)), 1)[0].cohort.local_work.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="exclude each other"):
+        kind(work_s=1.0, work_by_speed=2)
+
+
+def test_updates_weigh_by_the_samples_that_they_have_processed(three):
+    simulated = replace(three(Synchronous(work_s=65.0)), shares=np.array([10, 20, 30]), weighs_work=True)
+    (row,) = rows_of(simulated, 1)
+    assert row.cohort.num_samples.tolist() == [60, 60, 60] and row.cohort.weight == pytest.approx([1 / 3] * 3)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"below": 10.0}, r"availability.dc.below = 10: no window ever opens"),
+        ({"signal": "price"}, r"availability.dc.signal: needs the signal \[price\]; set price.kind"),
+        (
+            {"signal": "power", "above": 2.0, "below": None},
+            r"availability.dc.above = 2: no window ever opens",
+        ),
+    ],
+)
+def test_a_window_that_never_opens_is_refused_in_one_line(keys, told, three):
+    with pytest.raises(InputError, match=told):
+        three(tables=carbon(*[[BAD, GOOD]] * 3), dc=window(**keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"below": None}, "either below or above"),
+        ({"above": 1.0}, "either below or above"),
+        ({"signal": "power", "between": "linear"}, "constant between its changes"),
+        ({"hold_s": -1.0}, "greater than or equal to 0"),
+    ],
+)
+def test_keys_of_a_window_that_contradict_each_other_are_refused(keys, told):
+    with pytest.raises(ValueError, match=told):
+        window(**keys)
