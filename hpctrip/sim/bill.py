@@ -38,20 +38,10 @@ def bill(world: World, times: RoundTimes) -> Bill:
     draws nothing. A site that is provisioned waits, too, until it starts.
     """
     start_s, end_s, flights = times.start_s, times.end_s, _with_idle(world, times)
-    is_idle, age = flights.status == Status.IDLE, times.round - 1 - flights.version
-    asked = flights.status != Status.OUT
-    latest_s = np.minimum(end_s, flights.start_s + world.deadline_s)
-    begin_s = np.minimum(flights.begin_s, latest_s)
-    computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
-    sends = asked & ~is_idle & (flights.computed_s <= latest_s)
-    sent_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
-    has_windows = any(part.provisions for part in world.availability)
-    restart_s = np.where(asked, flights.start_s, np.inf) if has_windows else flights.start_s
-    free_s = _free_s(flights.site, restart_s, end_s) if world.accounts.waiting == "idle" else sent_s
-    until_s = np.where(asked & (begin_s < latest_s), free_s, computed_s)
-    begins_to_send = sends & ((age == 0) | (flights.computed_s > start_s))
+    is_idle, has_windows = flights.status == Status.IDLE, any(part.provisions for part in world.availability)
+    begin_s, computed_s, until_s, begins_to_send = _intervals(world, times, flights)
     sites, of_site = flights.site, slice(None)
-    if age.any() or has_windows:  # a site may be in the round twice
+    if times.age.any() or has_windows:  # a site may be in the round twice
         sites, of_site = np.unique(sites, return_inverse=True)
     supplied = CohortPower(world, sites, max(end_s, start_s + world.deadline_s))
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
@@ -101,6 +91,26 @@ def bill(world: World, times: RoundTimes) -> Bill:
             idle = {name: values[kept] for name, values in columns.items()}
             return Bill({name: values[~is_idle] for name, values in sums.items()}, idle)
     raise _too_many_changes(world, times, changes)
+
+
+def _intervals(
+    world: World, times: RoundTimes, flights: Flights
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """When each flight begins to compute, stops it, and has waited, [f] each, and whether it begins to send in the
+    round, [f] bool."""
+    start_s, end_s, asked = times.start_s, times.end_s, flights.status != Status.OUT
+    latest_s = np.minimum(end_s, flights.start_s + world.deadline_s)
+    begin_s = np.minimum(flights.begin_s, latest_s)
+    computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
+    sends = asked & (flights.status != Status.IDLE) & (flights.computed_s <= latest_s)
+    free_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
+    if world.accounts.waiting == "idle":
+        # with windows a site waits on that is out when it is to start
+        restarts = asked | (not any(part.provisions for part in world.availability))
+        free_s = _free_s(flights.site, np.where(restarts, flights.start_s, np.inf), end_s)
+    until_s = np.where(asked & (begin_s < latest_s), free_s, computed_s)
+    is_new = flights.version == times.round - 1
+    return begin_s, computed_s, until_s, sends & (is_new | (flights.computed_s > start_s))
 
 
 def _with_idle(world: World, times: RoundTimes) -> Flights:
