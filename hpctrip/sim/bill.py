@@ -46,10 +46,7 @@ def bill(world: World, times: RoundTimes) -> Bill:
     supplied = CohortPower(world, sites, max(end_s, start_s + world.deadline_s))
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
     if frozen := world.timing.power == "frozen":
-        power = np.empty(len(flights))
-        for each_s in np.unique(flights.start_s).tolist():
-            together = flights.start_s == each_s
-            power[together] = supplied.at(each_s)[of_site][together]
+        power = _at_starts(supplied, flights.start_s, of_site)
     if not frozen or has_windows:
         changes["power"] = supplied.next_change_s
     sums = {name: np.zeros(len(flights)) for name in SPENT}
@@ -111,6 +108,15 @@ def _intervals(
     until_s = np.where(asked & (begin_s < latest_s), free_s, computed_s)
     is_new = flights.version == times.round - 1
     return begin_s, computed_s, until_s, sends & (is_new | (flights.computed_s > start_s))
+
+
+def _at_starts(supplied: CohortPower, start_s: np.ndarray, of_site: np.ndarray | slice) -> np.ndarray:
+    """The power that each flight's site has when the flight starts, [f]."""
+    power = np.empty(len(start_s))
+    for each_s in np.unique(start_s).tolist():
+        together = start_s == each_s
+        power[together] = supplied.at(each_s)[of_site][together]
+    return power
 
 
 def _with_idle(world: World, times: RoundTimes) -> Flights:

@@ -1,0 +1,135 @@
+"""Sites that come, go and wait, in real runs: any number of ranks, resumed, replayed, reused, reported."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hpctrip.config.plugins import Plugin
+from hpctrip.plan.plan import first_rounds
+from hpctrip.ranks.base import Ranks
+from hpctrip.record.diff import diff
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import experiment_of
+from hpctrip.runner.host import Host
+from hpctrip.runner.replay import replay
+from hpctrip.sim.rounds import Status
+
+POINTS = Path(__file__).parents[1] / "points.py"
+KINDS = {
+    "synchronous": "rounds.work_s=20",
+    "quorum": "rounds={kind='quorum', num=3, grace_s=5, longest_s=300}",
+    "buffered": "rounds={kind='buffered', num=2, concurrency=4}",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Zones of carbon whose windows close for some minutes, waits, and an event."""
+    folder = tmp_path_factory.mktemp("signals")
+    for zone, shift in (("a", 0), ("b", 3), ("c", 7)):
+        values = [60 if (minute + shift) % 10 < 6 else 140 for minute in range(60)]
+        lines = [f"{60 * minute},{value}" for minute, value in enumerate(values)]
+        (folder / f"{zone}.csv").write_text("\n".join(["time_s,g_per_kwh", *lines]))
+    (folder / "waits.txt").write_text("wait_s\n0\n10\n60\n")
+    (folder / "events.txt").write_text(
+        "site,start_s,duration_s,depth,notice_s\n1,100,200,0.25,60\n4,300,90,1,0\n"
+    )
+    return folder
+
+
+def lines_of(files, kind):
+    return [
+        f"-o{line}"
+        for line in (
+            f"plugins=['{POINTS}']",
+            "workload={kind='points', train_samples=400, test_samples=200}",
+            "sites.num_sites=6",
+            "stop.max_rounds=8",
+            "timing.seconds_per_sample=0.5",
+            "policy.kind='while-clean'",
+            "server.weights='processed'",
+            f"carbon={{kind='csv', path='{files}/?.csv', value_column='g_per_kwh'}}",
+            "availability.clean={kind='window', below=100, between='linear', provision_s=20, hold_s=15}",
+            f"availability.slurm={{kind='queue', path='{files / 'waits.txt'}', sigma=0.3}}",
+            f"availability.grid={{kind='events', path='{files / 'events.txt'}'}}",
+            KINDS[kind],
+        )
+    ]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def coming(request, hpctrip, tiny, files, tmp_path_factory):
+    """A run of each kind of rounds, and its lines."""
+    path = tmp_path_factory.mktemp("coming") / "run.h5"
+    lines = lines_of(files, request.param)
+    ended = hpctrip("run", tiny, *lines, "--out", path)
+    assert ended.code == 0, ended.err
+    return open_run(path), lines
+
+
+def test_the_run_of_these_tests_has_waits_and_idle_and_absent_sites(coming):
+    run, _ = coming
+    assert {Status.ARRIVED, Status.IDLE} <= set(run.cohorts["status"]) and run.cohorts["queue_s"].max() > 20
+    assert run.flights["begin_s"].gt(run.flights["start_s"]).any()
+    assert run.cohorts["wait_energy_j"].sum() == pytest.approx(run.rounds["wait_energy_j"].sum(), rel=1e-12)
+
+
+def test_verify_replays_it_and_finds_what_is_forged(coming, files):
+    run, _ = coming
+    again = (Plugin.read(str(POINTS)),), [str(files.parent), str(files)]
+    assert [*verify(run), *replay(run, *again)] == []
+    for column, status in (
+        ("queue_s", Status.ARRIVED),
+        ("comm_s", Status.IDLE),
+        ("wait_energy_j", Status.IDLE),
+    ):
+        forged = open_run(run.path)
+        forged.cohorts.loc[forged.cohorts.index[forged.cohorts["status"] == status][0], column] += 7.0
+        assert [*verify(forged), *replay(forged, *again)], column
+
+
+@pytest.mark.mpi
+def test_three_ranks_change_no_bit(coming, tiny, tmp_path, launch):
+    run, lines = coming
+    ended = launch(3, "run", tiny, *lines, "--out", tmp_path / "run.h5")
+    assert ended.code == 0, ended.err
+    assert diff(open_run(tmp_path / "run.h5"), run) == []
+
+
+@pytest.mark.mpi
+def test_a_run_that_ended_early_goes_on_on_other_ranks(coming, tiny, tmp_path, launch):
+    run, lines = coming
+    out = tmp_path / "run.h5"
+    assert launch(3, "run", tiny, *lines, "-ostop.max_rounds=3", "--out", out).code == 0
+    ended = launch(2, "resume", out, "--plugin", POINTS, "-o", "stop.max_rounds=8")
+    assert ended.code == 0, ended.err
+    assert diff(open_run(out), run) == []
+
+
+def test_a_plan_has_its_rounds(coming):
+    run, _ = coming
+    experiment = experiment_of(run.input)
+    task = experiment.workload.task(experiment.seed)
+    host = Host(experiment, experiment.checked_num_sites(), task, Ranks(), torch.device("cpu"))
+    planned = [each.row for each in first_rounds(Aggregator(host), len(run.rounds))]
+    for row, other in zip(run.history().rows, planned, strict=True):
+        assert row.clock_s == other.clock_s and row.energy_j == pytest.approx(other.energy_j, rel=1e-12)
+        np.testing.assert_array_equal(row.billed.site, other.billed.site)
+
+
+def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
+    run, _ = coming
+    told = json.loads(hpctrip("show", run.path, "--sites", "--format", "json").out)
+    sites = told["runs"][0]["sites"]
+    idle_s = run.cohorts["comm_s"][run.cohorts["status"] == Status.IDLE].sum()
+    assert sum(site["idle_s"] for site in sites) == pytest.approx(idle_s)
+    assert sum(site["energy_j"] for site in sites) == pytest.approx(run.rounds["energy_j"].sum())
+    assert sum(site["queued_s"] for site in sites) > 0
+    assert sum(site["rounds_in_cohort"] for site in sites) == len(
+        run.flying.drop_duplicates(["round", "site"])
+    )
