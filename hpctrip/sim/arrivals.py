@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import astuple, dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import ClassVar, Self
 
 import numpy as np
@@ -258,11 +259,12 @@ class Events:
     def start(self, sites: np.ndarray, most: int | None = None) -> int:
         """Let those of `sites` start now, the first `most` of them, that have no flight under way and have not started
         in this round. Returns the number of those that do: sites that are out are not asked."""
-        sites = np.array([site for site in sites.tolist() if site not in self._busy][:most], dtype=np.int64)
+        idle = (site for site in map(int, sites) if site not in self._busy)
+        sites = np.fromiter(islice(idle, most), np.int64)
         if not len(sites):
             return 0
         self._busy.update(sites.tolist())
-        asked = self._world.available(self.clock_s)[sites] > 0
+        asked = self._world.available(self.clock_s, sites) > 0
         compute_s = np.full(len(sites), np.inf)
         queue_s = self._world.queue_s(self._state.round + 1, self.clock_s, sites)
         compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s, queue_s[asked])

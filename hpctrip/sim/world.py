@@ -161,11 +161,12 @@ class World:
         """A site in messages: its number and, where it has one, its name."""
         return numbered(site, self.site_columns.get("name", ()))
 
-    def available(self, clock_s: float) -> np.ndarray:
-        """The share of its supply that each site may use at that time, [N]; 0: it is out."""
+    def available(self, clock_s: float, sites: np.ndarray | None = None) -> np.ndarray:
+        """The share of its supply that each site may use at that time, [N], or of `sites` [n]; 0: it is out."""
         share = np.where(self.out_of_budget, 0.0, np.ones(len(self)))
+        share = share if sites is None else share[sites]
         for part in self.availability:
-            share = share * part.at(clock_s)
+            share = share * (part if sites is None else part.among(sites, clock_s)).at(clock_s)
         return share
 
     def supplied(self, clock_s: float) -> np.ndarray:
