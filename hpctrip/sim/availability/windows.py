@@ -3,10 +3,10 @@ the signal, G gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Any, Literal, Protocol, Self
+from itertools import islice, takewhile
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -15,7 +15,6 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal, spans
 from hpctrip.base.units import Seconds
 from hpctrip.sim.availability.base import AVAILABILITY, Availability, AvailabilityModel, Surroundings
-from hpctrip.sim.power import PowerSupply
 from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.timing import LONGEST_ROUND_S
 
@@ -61,8 +60,9 @@ class Window(AvailabilityModel):
     def availability(self, place: str, around: Surroundings) -> Windows:
         """The windows of the sites. InputError where the signal is not set, or no window opens within the data."""
         if self.signal == "power":
-            opening: Opening = _PowerOpening(around.supply, self._is_open)
-            zone, ends_s = np.arange(around.num_sites), around.supply.ends_s
+            supply = around.supply
+            opening = Opening(lambda clock_s: self._is_open(supply.at(clock_s)), supply.next_change_s)
+            zone, ends_s = np.arange(around.num_sites), supply.ends_s
         else:
             signal = around.signals[self.signal]
             if not signal.is_known:
@@ -70,12 +70,11 @@ class Window(AvailabilityModel):
                 raise InputError(f"{place}.signal", problem, f"set {self.signal}.kind, e.g. csv")
             zone, ends_s = signal.zone, signal.until_s
             series = [self._opening(values, ends_s == np.inf) for values in signal.series]
-            opening = replace(signal, series=series, zone=np.arange(len(series)))
+            zones = replace(signal, series=series, zone=np.arange(len(series)))
+            opening = Opening(lambda clock_s: zones.at(clock_s) > 0, zones.next_change_s)
         looked_at = islice(spans(0.0, opening.next_change_s), _MOST_LOOKED_AT)
-        if not any(
-            (opening.at(at_s)[zone] > 0).any()
-            for begin_s, _, at_s in _until(looked_at, min(ends_s, LONGEST_ROUND_S))
-        ):
+        looked_at = takewhile(lambda span: span[0] < min(ends_s, LONGEST_ROUND_S), looked_at)
+        if not any(opening.at(at_s)[zone].any() for _, _, at_s in looked_at):
             bound = f"below = {self.below:g}" if self.above is None else f"above = {self.above:g}"
             raise InputError(
                 f"{place}.{bound}",
@@ -107,26 +106,11 @@ class Window(AvailabilityModel):
         return Signal(times_s[changes], is_open[changes].astype(np.float64), signal.period_s)
 
 
-class Opening(Protocol):
-    """Windows as a signal opens them, with the contract of base/series.py: 1 where it is open, [Z]."""
+class Opening(NamedTuple):
+    """Whether windows are open, with the contract of base/series.py: [Z] bool of the zones of a signal, or of sites."""
 
-    def at(self, clock_s: float) -> np.ndarray: ...  # noqa: D102
-    def next_change_s(self, clock_s: float) -> float: ...  # noqa: D102
-
-
-class _PowerOpening:
-    """Windows of which each site has its own, by the power that is supplied."""
-
-    def __init__(self, supply: PowerSupply, is_open: Any):
-        self._supply, self._is_open, self.next_change_s = supply, is_open, supply.next_change_s
-
-    def at(self, clock_s: float) -> np.ndarray:
-        return self._is_open(self._supply.at(clock_s)).astype(np.float64)
-
-
-def _until(parts: Any, end_s: float) -> Any:
-    """Those parts of `spans` that begin before a time."""
-    return (part for part in parts if part[0] < end_s)
+    at: Callable[[float], np.ndarray]
+    next_change_s: Callable[[float], float]
 
 
 class Gaps:
@@ -152,7 +136,7 @@ class Gaps:
         """The same, complete up to a time within the data."""
         while self._known_s <= clock_s < self._ends_s:
             begin_s, self._known_s, at_s = next(self._spans)
-            is_open = self._opening.at(min(at_s, np.nextafter(self._ends_s, 0))) > 0
+            is_open = self._opening.at(min(at_s, np.nextafter(self._ends_s, 0)))
             ended = np.flatnonzero(is_open & (self._present >= 0))
             self.end_s[self._present[ended]] = begin_s
             self._present[ended] = -1
