@@ -26,7 +26,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -34,6 +34,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5a, h5s, h5t
 
 import hpctrip
 from hpctrip.base.io import replace_file
@@ -43,6 +44,8 @@ from hpctrip.record.schema import Column, Table
 from hpctrip.sim.rounds import History
 
 _FORMAT = ("v110", "v110")
+_ONE = h5s.create(h5s.SCALAR)
+_ATTACHED = np.dtype([("dataset", h5py.ref_dtype), ("dimension", "i4")])
 
 COMPRESS_ABOVE_BYTES = 4096
 """Size from which columns are compressed: the chunk index of a compressed one takes 2 kB."""
@@ -120,9 +123,18 @@ def write_table(file: h5py.File, name: str, table: Table, doc: str, index: str |
         units = {} if is_text else {"units": schema.COUNTS.sub("1", unit)}
         _annotate(dataset, unit=unit, description=doc, long_name=doc, **units)
     group[index].make_scale(index)
-    for column in table:
-        if column != index:
-            group[column].dims[0].attach_scale(group[index])
+    _attach(group[index], [group[column] for column in table if column != index])
+
+
+def _attach(scale: h5py.Dataset, columns: Sequence[h5py.Dataset]) -> None:
+    """Make `scale` the dimension of columns: the attributes of HDF5's dimension scales, all references at once, as
+    `attach_scale` writes the whole list again for each column."""
+    to_scale = np.empty(1, dtype=h5py.vlen_dtype(h5py.ref_dtype))
+    to_scale[0] = np.array([scale.ref], dtype=h5py.ref_dtype)
+    for column in columns:
+        column.attrs["DIMENSION_LIST"] = to_scale
+    if columns:
+        scale.attrs["REFERENCE_LIST"] = np.array([(column.ref, 0) for column in columns], dtype=_ATTACHED)
 
 
 def _stored(value: Any) -> Any:
@@ -140,7 +152,10 @@ def _stored(value: Any) -> Any:
 def _annotate(item: h5py.Group | h5py.Dataset, **attributes: Any) -> None:
     """Attach attributes to a file, group or dataset."""
     for name, value in attributes.items():
-        item.attrs[name] = _encoded(value) if isinstance(value, str | list) else value
+        values = np.asarray(_encoded(value) if isinstance(value, str | list) else value)
+        space = h5s.create_simple(values.shape) if values.ndim else _ONE
+        stored_type = h5t.py_create(values.dtype, logical=True)  # item.attrs takes twice as long
+        h5a.create(item.id, name.encode(), stored_type, space).write(values)
 
 
 def _encoded(text: str | list[str]) -> np.ndarray:
