@@ -133,3 +133,33 @@ def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
     assert sum(site["rounds_in_cohort"] for site in sites) == len(
         run.flying.drop_duplicates(["round", "site"])
     )
+
+
+def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_path, hpctrip):
+    """All sites compute all the time, for c seconds a round; from 2 c to 6 c at half power, so that two rounds last
+    twice as long."""
+    lines = (
+        f"plugins=['{POINTS}']",
+        "workload={kind='points', train_samples=400, test_samples=200}",
+        "train.local_steps=5",
+        "train.batch_size=4",
+        "network.update_bytes=0",
+        "network.propagation_m_per_s=1e30",
+        "power={kind='constant', fraction=1.0}",
+        "policy.kind=all",
+        "sites.num_sites=4",
+        "stop.max_rounds=6",
+    )
+    seconds = float(trained(*lines).rounds["makespan_s"].iloc[0])
+    rows = [f"{site},{2 * seconds:.17g},{4 * seconds:.17g},0.5" for site in range(3)]
+    (tmp_path / "events.csv").write_text("\n".join(["site,start_s,duration_s,depth", *rows]))
+    run = trained(*lines, f"availability.grid={{kind='events', path='{tmp_path / 'events.csv'}'}}")
+    told = json.loads(hpctrip("show", run.path, "--format", "json").out)["runs"][0]["events"]
+    assert [event["num_sites"] for event in told] == [1, 1, 1] and told[0]["depth"] == 0.5
+    for event in told:
+        assert event["before_w"] == pytest.approx(44e3) and event["mean_w"] == pytest.approx(22e3)
+        assert event["energy_j"] == pytest.approx(22e3 * 4 * seconds)
+        assert event["lost_s"] == pytest.approx(2 * seconds)
+    assert "event 1 of grid" in (text := hpctrip("show", run.path).out) and "-50% against" in text
+    (tmp_path / "events.csv").write_text("site,start_s,duration_s\n0,1,1\n")
+    assert "event 1" not in hpctrip("show", run.path).out  # it is another file

@@ -99,6 +99,10 @@ class ListedEvents(Availability):
         """The events of these sites [n], which are numbered from 0."""
         return ListedEvents(self.unit, self._times_s, self.depth, self._units_of[:, sites])
 
+    def sites_of(self, event: int) -> np.ndarray:
+        """The sites that an event concerns."""
+        return np.flatnonzero((self._units_of == self.unit[event]).any(axis=0))
+
     def known(self, clock_s: float) -> ListedEvents:
         """Those that have been announced by a time."""
         known = self.announced_s <= clock_s
