@@ -231,7 +231,8 @@ class Input:
 
     tables: Tables
     set_by_policy: Tables
-    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`."""
+    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`; {}: it leaves
+    the table out."""
     experiment: Experiment
     extensions: Extensions = NO_EXTENSIONS
     """The plug-ins and packages of the user, which have run."""
@@ -241,7 +242,8 @@ class Input:
         """The input of these tables, overlaid with `set_by_policy`; `extensions` have run already. Raises InputError
         with every fault."""
         layers = [{name: table} for name, table in set_by_policy.items()]
-        return cls(tables, set_by_policy, experiment_of(merge_layers(tables, layers)), extensions)
+        left = {name: table for name, table in tables.items() if set_by_policy.get(name) != {}}
+        return cls(tables, set_by_policy, experiment_of(merge_layers(left, layers)), extensions)
 
     def with_seed(self, seed: int) -> Input:
         """The same input with another seed. It is validated again only where the policy sets keys, which may depend on

@@ -95,7 +95,7 @@ class World:
         begin_us = sorted({dates.begin_us for dates in _calendars(supply, signals).values()})
         around = Surroundings(num_sites, seed, columns, supply, signals, begin_us)
         planned = [
-            model.availability(f"availability.{name}", around)
+            model.checked_availability(f"availability.{name}", around)
             for name, model in sorted(tables.availability.items())
         ]
         world = cls(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpctrip.base.errors import InputError
 from hpctrip.config.plugins import Plugin
 from hpctrip.plan.plan import first_rounds
 from hpctrip.ranks.base import Ranks
@@ -14,7 +15,7 @@ from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.experiment import experiment_of
+from hpctrip.runner.experiment import experiment_of, read_input
 from hpctrip.runner.host import Host
 from hpctrip.runner.replay import replay
 from hpctrip.sim.rounds import Status
@@ -163,3 +164,17 @@ def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_
     assert "event 1 of grid" in (text := hpctrip("show", run.path).out) and "-50% against" in text
     (tmp_path / "events.csv").write_text("site,start_s,duration_s\n0,1,1\n")
     assert "event 1" not in hpctrip("show", run.path).out  # it is another file
+
+
+def test_the_centralized_baseline_is_always_available():
+    lines = ["availability.queue.wait_s=60", "availability.slurm={kind='queue', wait_s=5}"]
+    assert read_input([], lines).experiment.availability.keys() == {"queue", "slurm"}
+    central = read_input([], [*lines, "policy.kind=centralized"])
+    assert central.experiment.availability == {} and "availability" in central.tables
+
+
+@pytest.mark.parametrize("line", ["timing.compute=measured", "timing.clock=mean-power"])
+def test_availability_needs_a_clock_of_single_sites(line):
+    experiment = read_input([], ["availability.queue.wait_s=60", line]).experiment
+    with pytest.raises(InputError, match=r"which \[availability.queue\] needs"):
+        experiment.checked_num_sites()

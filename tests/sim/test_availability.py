@@ -13,7 +13,7 @@ from worlds import world as build_world
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal
 from hpctrip.sim.arrivals import Buffered, Quorum, Synchronous
-from hpctrip.sim.availability import AVAILABILITY
+from hpctrip.sim.availability import AVAILABILITY, Availability, AvailabilityModel
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
@@ -522,3 +522,14 @@ def test_a_window_that_never_opens_is_refused_in_one_line(keys, told, three):
 def test_keys_of_a_window_that_contradict_each_other_are_refused(keys, told):
     with pytest.raises(ValueError, match=told):
         window(**keys)
+
+
+def test_an_availability_of_a_plug_in_is_checked(three):
+    class Broken(AvailabilityModel):
+        def availability(self, place, around):
+            part = Availability(around.num_sites)
+            part.at = lambda clock_s: np.full(around.num_sites, 2.0)
+            return part
+
+    with pytest.raises(InputError, match=r"availability.own: .*shares"):
+        three(own=Broken())

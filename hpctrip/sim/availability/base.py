@@ -14,12 +14,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from hpctrip.base.validate import instance, numbers
 from hpctrip.config.component import Component, Registry
 from hpctrip.sim.grid.signals import GridSignal
 from hpctrip.sim.power import PowerSupply
 from hpctrip.sim.rounds import History
-
-AVAILABILITY = Registry("kind of availability")
 
 
 class Availability:
@@ -93,3 +92,12 @@ class AvailabilityModel(Component):
     def availability(self, place: str, around: Surroundings) -> Availability:
         """The availability of the sites. InputError at `place`, the table, where it cannot be."""
         raise NotImplementedError
+
+    def checked_availability(self, place: str, around: Surroundings) -> Availability:
+        """The availability. InputError where it is none, or gives no share for each site at the start."""
+        part = instance(self.availability(place, around), Availability, place, "its availability")
+        numbers(part.at(0.0), (around.num_sites,), 0.0, 1.0, place, "the shares of the sites' power")
+        return part
+
+
+AVAILABILITY = Registry("kind of availability", required=AvailabilityModel.availability)
