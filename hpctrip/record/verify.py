@@ -85,7 +85,7 @@ def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, s
         yield "num_sites", [len(cohort.site) for cohort in cohorts], "its cohort's is"
     yield "num_arrived", [(cohort.status == Status.ARRIVED).sum() for cohort in cohorts], "its cohort's is"
     for name in ("num_samples", *SPENT):
-        yield name, [getattr(row.billed, name).sum() for row in rows], "its sites' sum is"
+        yield name, [getattr(row.billed, name).sum() for row in rows], "its cohort's sum is"
     yield "energy_j", sum(rounds[name] for name in ACTIVITIES), "its parts give"
     votes = [row.candidates.vote if row.candidates else 0 for row in rows]
     yield "voted_num_sites", votes, "its candidates vote for"
