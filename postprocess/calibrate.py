@@ -33,6 +33,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import student_t
 from hpctrip.base.text import aligned
+from hpctrip.base.units import HOUR_S
 from hpctrip.record.merge import csv_bytes
 
 PAPER_HOURS = FIG09_HOURS | {CENTRAL_50: FIG09_HOURS[POWERTRIP]}
@@ -92,11 +93,11 @@ def _best_reference(exact: np.ndarray, bounds: np.ndarray) -> float:
 def read_points(table: str, bars: str, paper_hours: Mapping[str, float]) -> list[Point]:
     """The points of a study's table that have all bars, the best first. Raises InputError where there are none."""
     rows = read_table(table)
-    rows.require("variant", bars, "target_accuracy", "mean_h", "num_seeds", "num_reached")
+    rows.require("variant", bars, "target_accuracy", "mean_s", "num_seeds", "num_reached")
     names = list(rows.columns)
     axes = names[names.index("variant") + 1 : names.index("target_accuracy")]
     constants = [name for name in axes if name != bars]
-    hours = rows.numbers("mean_h", may_lack=True)
+    hours = rows.numbers("mean_s", may_lack=True) / HOUR_S
     at_least = rows.integers("num_reached") < rows.integers("num_seeds")
     by_point: dict[tuple[str, ...], dict[str, int]] = {}
     for row, label in enumerate(rows.columns[bars]):

@@ -205,14 +205,16 @@ def test_the_trace_of_the_docs_is_read(folder):
     read_input(["mine.toml"], trace).experiment.check()
 
 
-def test_the_dated_files_of_public_sources_are_read_as_the_docs_say(folder):
+def test_wide_and_long_tables_and_dated_files_of_public_sources_are_read_as_the_docs_say(folder):
     for script in ("entsoe.py", "solcast.py", "nvidia_smi.py"):
         exec(FILES[script], {})
-    page = PAGES["docs/howto/data.md"].partition("## One clock")[2]
+    page = PAGES["docs/howto/data.md"].partition("### Wide and long tables")[2]
     checks = [words for words in COMMANDS if words in set(commands(page)) and "check" in words]
     starts = [read_input(overrides=words[2::2]).experiment.check().world.start for words in checks]
-    assert len(checks) == 7 and starts.count([]) == 3
+    assert len(checks) == 12 and starts.count([]) == 3
     assert ["carbon 2022-01-01T00:00:00 UTC, data until 2022-01-01T03:00:00"] in starts
+    for table in ("carbon", "price"):  # wide and long
+        assert starts.count([f"{table} 2024-05-01T00:00:00 UTC, data until 2024-05-01T02:00:00"]) == 2
     assert ["price 2025-10-25T23:00:00 UTC, data until 2025-10-26T03:00:00"] in starts
     assert ["power 2024-08-08T05:00:00 UTC, data until 2024-08-08T06:30:00"] in starts
 

@@ -34,6 +34,9 @@ def test_the_dockerfile_is_well_formed_and_starts_hpctrip():
     assert found[:2] == [("ARG", f"BASE={definition()[0]['From']}"), ("FROM", "${BASE}")]
     (user,) = [arguments for name, arguments in found if name == "USER"]
     assert "0" not in user.split(":")
+    assert [name for name, _ in found].index("USER") > max(
+        i for i, (name, _) in enumerate(found) if name == "RUN"
+    )
     (variables,) = [arguments for name, arguments in found if name == "ENV"]
     assert "HPCTRIP_CACHE=/tmp/" in variables  # where any user may write
     (entry,) = [json.loads(arguments) for name, arguments in found if name == "ENTRYPOINT"]
@@ -41,6 +44,16 @@ def test_the_dockerfile_is_well_formed_and_starts_hpctrip():
     for name, arguments in found:
         if name == "RUN":
             check_shell(arguments)
+
+
+def test_the_base_has_a_version_and_nothing_is_fetched_but_by_pip():
+    header, sections = definition()
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+(@sha256:[0-9a-f]{64})?", header["From"])  # not latest
+    for text in (
+        sections["post"],
+        *(arguments for name, arguments in dockerfile() if name in ("RUN", "COPY")),
+    ):
+        assert not re.search(r"https?:|git\+|\b(curl|wget|git|apt|apt-get)\b", text), text
 
 
 def test_the_apptainer_definition_is_well_formed_and_starts_hpctrip():

@@ -81,8 +81,9 @@ _READ = {"joules": ("Wh", "kWh", "MWh", "GWh"), "grams": ("g", "kg", "t"), "watt
 
 def unit_of(largest: float, dimension: str, currency: str = "") -> tuple[float, str]:
     """The unit in which people read amounts up to this one of joules, of grams or, without a dimension, of a currency,
-    as (factor, name): (3.6e9, "MWh") for 2.6e12 joules."""
+    as (factor, name): (3.6e9, "MWh") for 2.6e12 joules. A currency that is not known is called money."""
     factors = {unit: _FACTORS[dimension][unit] for unit in _READ[dimension]} if dimension else {}
+    currency = currency or "money"
     factors = factors or {currency: 1.0, f"million {currency}": 1e6}
     # 999.6 kWh would be rounded to 1,000
     fitting = [unit for unit, factor in factors.items() if abs(largest) >= 0.9995 * factor]

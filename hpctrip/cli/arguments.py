@@ -194,8 +194,6 @@ _SITE = (
     ),
     click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
 )
-SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
-"""Parameters that `site_options` adds."""
 
 
 def site_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -18,6 +18,7 @@ from hpctrip.cli.arguments import (
     STARTS_RUNS,
     STUDIES_FOLDER,
     DefaultsToRun,
+    Number,
     Speed,
     command_line,
     echo,
@@ -262,20 +263,29 @@ def status(choice: Choice, only: str | None, watch: bool) -> None:
     help="latex: only the table on stdout, for the package booktabs.",
 )
 @click.option(
+    "--target",
+    type=Number(1e-9, 1),
+    metavar="FRACTION",
+    help="Only print the table at this accuracy, by the recorded curves.",
+)
+@click.option(
     "--figure",
     "figures",
     multiple=True,
     metavar='"NAME [KEY=VALUE]..."',
     help="Only draw this figure of the finished runs, with its options and format=png,pdf,svg.",
 )
-def tables(choice: Choice, form: str, figures: tuple[str, ...]) -> None:
+def tables(choice: Choice, form: str, target: float | None, figures: tuple[str, ...]) -> None:
     """Make the tables and figures of the finished runs. Nothing is trained."""
     from hpctrip.studies.file import Picture
 
+    if target and figures:
+        raise InputError("--target", "is of the table", f'write --figure "{figures[0]} target={target:g}"')
     pictures = [Picture.of_text(text) for text in figures]
     printed = 0
     for each in choice.read():
-        lines = each.conclude(form == "latex") if not pictures else []
+        table = each.conclude if target is None else functools.partial(each.compared_at, target)
+        lines = table(form == "latex") if not pictures else []
         for text in [*lines, *(line for picture in pictures for line in each.draw(picture))]:
             echo(text)
             printed += 1

@@ -152,6 +152,9 @@ def cluster_time(run: ClusterRun) -> Drawing:
     above.set_ylabel("Power (kW)")
     middle.set_ylabel("GPUs\nwith a job")
     below.set(ylabel="Waiting\njobs", xlabel="Simulated time (h)")
+    for axes in (middle, below):
+        axes.set_ylim(top=max(1.0, axes.get_ylim()[1]))
+        style.whole_numbers(axes, "y")
     for axes in (above, middle, below):
         axes.set_ylim(bottom=0)
         style.grid(axes, "y")

@@ -40,7 +40,7 @@ def scaling(table: pd.DataFrame) -> Drawing:
     for (kind, rows), (above, below) in zip(kinds, panels.T, strict=True):
         seconds(above, kind, rows)
         phases(below, rows)
-    panels[0, 0].set_ylabel("Wall seconds a round")
+    panels[0, 0].set_ylabel("Wall seconds\na round")
     panels[1, 0].set_ylabel("Share of\nthe round (%)")
     n = sorted({*table["num_rounds"]})
     counts = f"n = {' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} rounds a point"
@@ -70,7 +70,8 @@ def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
     axes.set_xlim(-0.6, len(rows) - 0.4)
     title = "the same sites on more hosts" if kind == "strong" else "as many sites on every host"
     axes.set_title(f"{kind.capitalize()} scaling: {title}", color="black")
-    for place, value, efficiency in zip(places, rows["round_q3_s"], rows["efficiency"], strict=True):
+    labelled = zip(places, rows["round_q3_s"], rows["efficiency"], strict=True)
+    for place, value, efficiency in list(labelled)[style.some(len(rows))]:
         look = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 6}
         axes.annotate(f"{100 * efficiency:.0f} %", (place, value), color=style.QUIET, **look)
     style.grid(axes, "y")
@@ -90,7 +91,9 @@ def phases(axes: Axes, rows: pd.DataFrame) -> None:
         bottom += share
     rest = np.maximum(100 - bottom, 0)
     axes.bar(places, rest, 0.6, bottom=bottom, color="#E5E5E5", label="no phase's")
-    axes.set_xticks(places, [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()])
+    names = [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()]
+    some = style.some(len(rows))
+    axes.set_xticks(places[some], names[some])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("Hosts, and sites in all")
 
@@ -103,7 +106,8 @@ def tuning(table: pd.DataFrame) -> Drawing:
     """Throughput against energy of the trials of `tune`.
 
     TABLE.csv is its `trials.csv`. A point is a setting; up and right is better. The line is the front: of its settings
-    no other is better in both. Filled are those that were chosen; numbers stand for the rows of the table.
+    no other is better in both. Filled are those that were chosen; numbers stand for the rows of the table, of more than
+    ten only those on the front and the chosen ones.
     """
     measured = table.assign(row=range(1, len(table) + 1)).dropna(subset=[*RATES])
     if measured.empty:
@@ -115,8 +119,11 @@ def tuning(table: pd.DataFrame) -> Drawing:
     for row in measured.itertuples():
         place = row.samples_per_joule, row.samples_per_second
         axes.plot(*place, "o", color=style.BLUE, fillstyle="full" if row.best_by else "none", markersize=4)
+        if len(measured) > 10 and not (row.best_by or row.on_front == "true"):
+            continue  # the table has all numbers
         axes.annotate(str(row.row), place, (3, 3), textcoords="offset points", fontsize=6, color=style.QUIET)
     axes.set(xlabel="Samples per joule", ylabel="Samples per second")
+    axes.margins(0.1)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     style.grid(axes, "both")

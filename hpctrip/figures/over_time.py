@@ -109,8 +109,7 @@ def draw_mean(axes: Axes, look: dict[str, Any], name: str | None, mean: pd.DataF
     if style.has_whiskers(n):
         style.band(axes, mean["hours"], mean["low"], mean["high"], look)
     (line,) = axes.plot(mean["hours"], mean["accuracy_percent"], label=name, **look)
-    if len(mean) == 1:
-        line.set(marker="o", markersize=3, clip_on=False)  # a line of one point would not be seen
+    style.seen(line)
 
 
 def draw_target(axes: Axes, target: float) -> None:

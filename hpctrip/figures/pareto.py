@@ -19,13 +19,13 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.stats import Estimate, on_front
 from hpctrip.base.text import aligned
-from hpctrip.base.units import J_PER_KWH, figures, unit_of
+from hpctrip.base.units import figures, unit_of
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import TARGET, WHOLE_RUNS
 from hpctrip.record.reader import Run
-from hpctrip.sim.quantities import CARBON, COST, ENERGY
+from hpctrip.sim.quantities import CARBON, COST, ENERGY, Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,35 +39,27 @@ SPREAD = 8
 class Panel(NamedTuple):
     """A quantity that time is drawn against."""
 
-    column: str
-    """Its column in the table of rounds."""
-    unit: float
-    """The unit of the table, in that of the column."""
-    name: str
+    of: Quantity
     title: str
     scale: float
-    """Number of the units of the title in that of the table."""
+    """Number of the units of the title in that of its totals."""
 
 
 def panels_of(runs: Sequence[Run]) -> list[Panel]:
     """The quantities that every round of all runs has. InputError where there are none, or the currencies differ."""
     currencies = sorted({str(run.setting("accounts.currency", "")) for run in runs})
     available = []
-    for quantity, unit, name, title in (
-        (ENERGY, J_PER_KWH, "kwh", "Energy ({})"),
-        (CARBON, 1e3, "kg", "Carbon ({} CO2)"),
-        (COST, 1.0, "cost", "Price ({})"),
-    ):
+    titles = {ENERGY: "Energy ({})", CARBON: "Carbon ({} CO2)", COST: "Price ({})"}
+    for quantity, title in titles.items():
         amounts = [run.rounds.get(quantity.column, pd.Series(np.nan)) for run in runs]
         if all(np.isfinite(each).all() for each in amounts):
-            factor, read = unit_of(
-                max(abs(each.sum()) for each in amounts), quantity.unit, ", ".join(currencies)
-            )
-            available.append(Panel(quantity.column, unit, name, title.format(read), unit / factor))
+            largest = max(abs(each.sum()) for each in amounts)
+            factor, read = unit_of(largest, quantity.unit, ", ".join(currencies))
+            available.append(Panel(quantity, title.format(read), quantity.total_unit / factor))
     if not available:
         problem = "have no energy in every round: some were imported, or made by an older hpctrip"
         raise InputError("the runs", problem, "make them again")
-    if available[-1].column == "cost" and len(currencies) > 1:
+    if available[-1].of is COST and len(currencies) > 1:
         raise InputError("the runs", f"have costs in {', '.join(currencies)}", "give runs of one currency")
     return available
 
@@ -99,16 +91,16 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
         for panel in panels:
             used = Estimate.mean([spent(run, panel, target) for run in group.runs])
             half = used.high - used.value if time.reached else np.nan
-            row |= {panel.name: used.value, f"{panel.name}_half_width": half}
+            row |= {panel.of.total: used.value, f"{panel.of.total}_half_width": half}
         rows.append(row | {"time_half_width": time.mean.high - time.mean.value})
     table = pd.DataFrame(rows)
     hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
     for panel in panels:
-        table[f"{panel.name}_on_front"] = False
+        table[f"{panel.of.total}_on_front"] = False
         for world in table["world"].unique():
             own = (table["world"] == world).to_numpy()
-            front = on_front(table.loc[own, panel.name].to_numpy(), hours[own])
-            table.loc[own, f"{panel.name}_on_front"] = front
+            front = on_front(table.loc[own, panel.of.total].to_numpy(), hours[own])
+            table.loc[own, f"{panel.of.total}_on_front"] = front
     return table if table["world"].any() else table.drop(columns="world")
 
 
@@ -116,24 +108,24 @@ def spent(run: Run, panel: Panel, target: float) -> float:
     """By a run up to the target, or in all where it did not get there, in the panel's unit."""
     reached_s = run.time_to(target)
     counted = run.rounds["clock_s"] <= (np.inf if np.isnan(reached_s) else reached_s)
-    return float(run.rounds.loc[counted, panel.column].sum()) / panel.unit
+    return float(run.rounds.loc[counted, panel.of.column].sum()) / panel.of.total_unit
 
 
 def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """The points of one panel, and the fronts behind them."""
-    best = table[table[f"{panel.name}_on_front"]].sort_values(panel.name)
+    best = table[table[f"{panel.of.total}_on_front"]].sort_values(panel.of.total)
     label = "front: no other is better in both"
     for _, front in best.groupby("world") if "world" in table else [("", best)]:
         if len(front) > 1:  # a line of one point is not seen
             look = {"color": style.FAINT, "linewidth": 3, "label": label}
-            axes.plot(front[panel.name], front["mean_h"], zorder=0, **look)
+            axes.plot(front[panel.of.total], front["mean_h"], zorder=0, **look)
             label = ""
     for i, row in enumerate(table.itertuples()):
         look = style.point(i)
         reached = row.num_reached == row.num_seeds
-        bars = {"xerr": getattr(row, f"{panel.name}_half_width"), "yerr": row.time_half_width}
+        bars = {"xerr": getattr(row, f"{panel.of.total}_half_width"), "yerr": row.time_half_width}
         axes.errorbar(
-            getattr(row, panel.name),
+            getattr(row, panel.of.total),
             row.mean_h,
             **(bars if np.isfinite(row.time_half_width) and style.has_whiskers(row.num_seeds) else {}),
             **look,
@@ -146,7 +138,7 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
         )
     axes.set_xlabel(panel.title)
     axes.margins(0.1)  # room for the marks at the edges
-    least, most = table[panel.name].min(), table[panel.name].max()
+    least, most = table[panel.of.total].min(), table[panel.of.total].max()
     if least > 0 and most > SPREAD * least:
         style.log_axis(axes)
     else:
@@ -168,8 +160,7 @@ def draw_seeds(axes: Axes, panel: Panel, groups: Sequence[Group], target: float)
 
 def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) -> str:
     """The part of the heading about synthetic signals, intervals and open points."""
-    signals = {"carbon_g": "carbon", "cost": "price"}
-    named = [signals[panel.column] for panel in panels if panel.column in signals]
+    named = [panel.of.signal for panel in panels if panel.of.signal]
     made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
     synthetic = f"; synthetic {' and '.join(made_up)}" if made_up else ""
     missed = (table["num_reached"] < table["num_seeds"]).any()
@@ -185,7 +176,7 @@ def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:
     rows = []
     for row in table.to_dict("records"):
         values = [
-            f"{figures(panel.scale * row[panel.name])}{' front' if row[f'{panel.name}_on_front'] else ''}"
+            f"{figures(panel.scale * row[panel.of.total])}{' front' if row[f'{panel.of.total}_on_front'] else ''}"
             for panel in panels
         ]
         reached = f"{row['num_reached']}/{row['num_seeds']}"

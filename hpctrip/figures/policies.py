@@ -206,7 +206,7 @@ def draw_bars(axes: Axes, bars: list[Bar]) -> None:
     """One bar for each group, from top to bottom."""
     ends = [max([*t.spent_h, t.mean.high if has_whiskers(t) else 0]) for _, t in bars]
     # room for what is written after the longest bar
-    right = max(end * (1.25 if t.reached else 2) for end, (_, t) in zip(ends, bars, strict=True))
+    right = max(end * (1.3 if t.reached else 2.1) for end, (_, t) in zip(ends, bars, strict=True))
     for y, (group, t) in enumerate(bars):
         if t.reached:
             colour = style.BLUE if group.policy == "powertrip" else style.SKY
@@ -227,7 +227,7 @@ def draw_bars(axes: Axes, bars: list[Bar]) -> None:
             places = y + style.beside_mean(t.num_seeds)
             for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
                 axes.plot(hours, place, **style.one_seed(arrived))
-        place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
+        place = {"xytext": (9, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
         box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
         axes.annotate(text, (ends[y], y), bbox=box, zorder=5, **place)
     axes.set_xlim(0, right)
@@ -355,5 +355,8 @@ def draw_differences(axes: Axes, rows: Sequence[Pairs]) -> None:
         for hours, place, bound in zip(p.hours, y + style.beside_mean(len(p.seeds)), p.bounds, strict=True):
             mark, name = MARKS[bound]
             axes.plot(hours, place, **style.one_seed(bound == "exact", mark) | {"label": name})
+        if not p.seeds:
+            style.nothing(axes, "neither reached the target", y)
     axes.margins(x=0.08)
+    axes.locator_params(axis="x", nbins=5)
     style.grid(axes, "x")

@@ -205,7 +205,7 @@ def sites(run: Run) -> Drawing:
     heads = ["Share of the\nrounds (%)", "Simulated\nhours", "Hours as\nstraggler"]
     for what, quantity in spent.items():
         factor, unit = unit_in(run, report, quantity)
-        panels[what].barh(places, shown[quantity.column] / factor, 0.7, color=style.GREEN)
+        panels[what].barh(places, shown[quantity.total] / factor, 0.7, color=style.GREEN)
         heads.append(f"{what[0].upper()}{what[1:]}\n({unit})")
     for name, head in zip(names, heads, strict=True):
         labels = [printable(run.site_names[site], 24) for site in most] if name == "share" else []

@@ -95,7 +95,8 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     accuracy, hours, speed = picture.subplots(1, 3)
     for i, k in enumerate(style.sizes_to_draw(list(groups))):
         mean = over_time.mean_of(groups[k])
-        over_time.draw_mean(accuracy, style.line(i), f"k = {k}", mean, points[k].num_seeds)
+        name = f"k = {k}" if len(mean) else f"k = {k}: no time when all seeds run"
+        over_time.draw_mean(accuracy, style.line(i), name, mean, points[k].num_seeds)
     over_time.draw_target(accuracy, target)
     accuracy.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
     accuracy.set_xlim(left=0)
@@ -107,6 +108,11 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     even = {"color": style.GREY, "linewidth": 1, "label": f"k / {first}"}
     speed.plot([first, max(groups)], [1, max(groups) / first], "--", scaley=False, **even)
     speed.set_ylabel(f"Speed-up over k = {first}")
+    if not points[first].reached:
+        style.nothing(speed, f"k = {first} did not reach the target with every seed")
+    if not means_of(points):
+        style.nothing(hours, "no k reached the target with every seed")
+        hours.sharex(speed)
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
     numbers = [t.num_seeds for t in points.values()]
@@ -141,8 +147,11 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
             if style.has_whiskers(n):
                 style.band(axes, gains.index, gains["low"], gains["high"], look)
             elif n > 1:
-                axes.plot(gains.index, gains.attrs["by_seed"], color=look["color"], linewidth=0.5, alpha=0.6)
-            axes.plot(gains.index, points, label=style.counted_name(f"k = {k}", n, 30), **look)
+                thin = {"color": look["color"], "linewidth": 0.5, "alpha": 0.6}
+                for line in axes.plot(gains.index, gains.attrs["by_seed"], **thin):
+                    style.seen(line)
+            name = style.counted_name(f"k = {k}", n, 30)
+            style.seen(axes.plot(gains.index, points, label=name, **look)[0])
         means = points.loc[:EARLY].mean(), points.loc[EARLY + 1 :].mean()
         cells = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in means]
         rows.append((str(k), str(n), str(len(gains)), *cells))
@@ -246,9 +255,10 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
         axes.plot(list(missed), [t.mean.value for t in missed.values()], "^", label=name, **look)
-    for k, t in missed.items():
+    for k in list(missed)[style.some(len(missed), 6)]:  # the table has all
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-        axes.annotate(reading.percent(t.best_accuracy), (k, t.mean.value), color=style.VERMILLION, **place)
+        text = reading.percent(missed[k].best_accuracy)
+        axes.annotate(text, (k, missed[k].mean.value), color=style.VERMILLION, **place)
     name = "mean over seeds, 95 % interval" if style.has_whiskers(most) else "mean over seeds"
     draw_means(axes, means, name if most > 1 else "one seed", all_seeds=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.sim.policies.base import MOST_VISITS
+from hpctrip.sim.sites import numbered
 
 
 class LocalWork(Component):
@@ -72,16 +74,17 @@ class LocalWork(Component):
         """Whether a site's round goes on within the pass in which its last round ended."""
         return self.local_steps is not None or self.local_epochs % 1 > 0
 
-    def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
+    def num_visits(self, num_samples: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.
-        Raises InputError where a site would visit more than MOST_VISITS."""
+        Raises InputError where a site would visit more than MOST_VISITS, with its name among `names` [N], if any."""
         num_samples = np.asarray(num_samples, dtype=np.int64)
         whole_passes, resumed = self._parts(num_samples)
         visits = whole_passes * num_samples + resumed
         if visits.max(initial=0) > MOST_VISITS:
+            site = numbered(int(visits.argmax()), names)
             raise InputError(
                 "train",
-                f"site {visits.argmax()} would visit {visits.max():,} samples in a round, the most is {MOST_VISITS:,}",
+                f"{site} would visit {visits.max():,} samples in a round, the most is {MOST_VISITS:,}",
                 "lower train.local_epochs, or train.local_steps and train.batch_size, whose product it is",
             )
         return visits

@@ -16,6 +16,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.validate import integers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.sites import numbered
 
 PARTITIONS = Registry("partition", default="dirichlet")
 
@@ -65,12 +66,20 @@ class Partition(Component):
     pooled_sites: int | None = Field(None, ge=1)
     """Number of sites whose shares are pooled at the only site of the run (set by the centralized policy)."""
 
-    def split(self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, seed: int) -> SiteSamples:
+    def split(
+        self,
+        labels: np.ndarray,
+        groups: np.ndarray | None,
+        num_sites: int,
+        seed: int,
+        names: Sequence[str] = (),
+    ) -> SiteSamples:
         """The samples that each site owns, never none.
 
         `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
-        `Dataset.groups`. Random numbers come from the stream (seed, "partition/<kind>"). Raises InputError, with the
-        numbers, where the samples do not suffice, or where `owners` returns no owners or leaves a site without samples.
+        `Dataset.groups`; `names` [N] of the sites for messages, if they have any. Random numbers come from the stream
+        (seed, "partition/<kind>"). Raises InputError, with the numbers, where the samples do not suffice, or where
+        `owners` returns no owners or leaves a site without samples.
         """
         self.check(len(labels), num_sites, groups is not None)
         num_samples, num_sites = len(labels), self.pooled_sites or num_sites
@@ -83,7 +92,9 @@ class Partition(Component):
         shards = SiteSamples(by_site[bounds[0] :], bounds - bounds[0])
         if not shards.sizes.all():
             empty = int(shards.sizes.argmin())
-            raise InputError(place, f"gave site {empty} no sample", "every site must own at least one")
+            raise InputError(
+                place, f"gave {numbered(empty, names)} no sample", "every site must own at least one"
+            )
         if self.pooled_sites is None:
             return shards
         return SiteSamples(np.sort(shards.samples), shards.bounds[[0, -1]])

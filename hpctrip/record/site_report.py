@@ -26,10 +26,10 @@ STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
 
 
 def by_site(run: Run) -> pd.DataFrame:
-    """The table of sites [N] with what each did and spent, in SI units: how often it was in the cohort
+    """The table of sites [N] with what each did and spent: how often it was in the cohort
     (rounds_in_cohort, participation_fraction) and its straggler (rounds_straggler, straggler_fraction, and its times
     then, straggler_compute_s and straggler_comm_s); its time by activity (computing_s, ...); and what it spent
-    (energy_j, carbon_g, cost), without the columns of which nothing is recorded."""
+    (energy_kwh, carbon_kg, cost), without the columns of which nothing is recorded."""
     cohorts, rounds, bars, num_sites = run.cohorts, run.rounds, bars_of(run), len(run.sites)
     cohorts = cohorts.assign(energy_j=cohorts[[*ACTIVITIES]].sum(axis=1, skipna=False))
 
@@ -47,8 +47,9 @@ def by_site(run: Run) -> pd.DataFrame:
     for doing in DOING[:-1]:
         those = bars[bars["doing"] == doing]
         columns[seconds_of(doing)] = total(those["site"], HOUR_S * (those["end_h"] - those["start_h"]))
-    spent = [name for name in (quantity.column for quantity in QUANTITIES) if cohorts[name].notna().any()]
-    columns |= {name: total(cohorts["site"], cohorts[name]) for name in spent}
+    for quantity in QUANTITIES:
+        if (spent := cohorts[quantity.column]).notna().any():
+            columns[quantity.total] = total(cohorts["site"], spent) / quantity.total_unit
     return run.sites.assign(**{name: np.asarray(values) for name, values in columns.items()})
 
 
@@ -74,7 +75,7 @@ def table_of(run: Run, report: pd.DataFrame) -> tuple[list[str], list[list[str]]
             add(f"{doing} h", seconds_of(doing), HOUR_S)
     for what, quantity in spent_in(report).items():
         factor, unit = unit_in(run, report, quantity)
-        add(f"{what} {unit}", quantity.column, factor)
+        add(f"{what} {unit}", quantity.total, factor)
     share("straggler", "straggler_fraction")
     for name in (name for name in report if name.startswith(FACT)):
         texts = (f"{cell:.10g}" if isinstance(cell, float) else printable(cell, 24) for cell in report[name])
@@ -86,13 +87,14 @@ def table_of(run: Run, report: pd.DataFrame) -> tuple[list[str], list[list[str]]
 def spent_in(report: pd.DataFrame) -> dict[str, Quantity]:
     """{heading: quantity} of the quantities that are columns of a report."""
     headings = dict(zip(QUANTITIES, ("energy", "CO2", "cost"), strict=True))
-    return {text: quantity for quantity, text in headings.items() if quantity.column in report}
+    return {text: quantity for quantity, text in headings.items() if quantity.total in report}
 
 
 def unit_in(run: Run, report: pd.DataFrame, quantity: Quantity) -> tuple[float, str]:
-    """The unit, as of `unit_of`, in which people read what the sites of a report spent."""
-    largest, currency = report[quantity.column].abs().max(), str(run.setting("accounts.currency", ""))
-    return unit_of(largest, quantity.unit, currency)
+    """The unit, in that of the report and as of `unit_of`, in which people read what its sites spent."""
+    largest, currency = report[quantity.total].abs().max(), str(run.setting("accounts.currency", ""))
+    factor, unit = unit_of(largest * quantity.total_unit, quantity.unit, currency)
+    return factor / quantity.total_unit, unit
 
 
 def rendered(runs: Sequence[ResultsFile], form: str) -> str:

@@ -90,11 +90,12 @@ class Host:
             slots = torch.cat([slots, slots.new_zeros(1, num_params)])
         self.slots = slots.to(device)
         """State of the server optimiser and, if the policy compares updates, the last mean update as one more row."""
+        names = experiment.sites.columns().get("name", ())
         self.shards = experiment.partition.split(
-            task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
+            task.train.labels, task.train.groups, num_sites, self.seed, names
         )
         self.num_samples = self.shards.sizes
-        self.num_visits = self.work.num_visits(self.num_samples)
+        self.num_visits = self.work.num_visits(self.num_samples, names)
         if trains:
             self.engine.check(experiment.workload.model_place, self.work.smallest_batch(self.num_samples))
         most_flights = num_sites * (1 + experiment.rounds.leaves_flights)  # a site may return and start again

@@ -69,3 +69,7 @@ def _of_sites(world: World) -> Iterator[str]:
     unique, counts = np.unique(names[names != ""], return_counts=True)
     if (twice := unique[counts > 1]).size:
         yield f"sites: several sites have the name {str(twice[0])!r}; give each its own name"
+    for table, signal in world.signals.items():
+        if {*names} <= {*signal.names} and (np.array(signal.names)[signal.zone] != names).any():
+            key = f'set {table}.site_column = "name"'
+            yield f"{table}: its zones are named as the sites are, but sites drew their zones at random; {key}"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
@@ -27,7 +29,7 @@ from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.series import Series
 from hpctrip.sim.stated_units import PowerUnit
-from hpctrip.sim.times import Moment, TimeUnit, TimeZone
+from hpctrip.sim.times import Moment, TimeUnit, TimeZone, read_times, time_column
 from hpctrip.sim.traces.files import Flags, read_site_power, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -253,7 +255,7 @@ class TraceSupply(PowerSupply):
 @POWER_MODELS.add
 class CsvPower(PowerModel):
     """Power of your own sites: a CSV file with a column of times, `time` (ISO 8601) or `time_s`, and one column per
-    site.
+    site, or `site` and one column.
 
     A column's name ends in its unit, as `oslo_kw` or `oslo (MW)`, or `unit` sets it. A site follows the column named
     by its `power_trace`, or else its `name`, in the sites file; unnamed sites follow the columns in order. P is the
@@ -261,8 +263,6 @@ class CsvPower(PowerModel):
     """
 
     kind = "csv"
-    rules = 2
-    """2: numbers since 1970 are dates, which begin with those of carbon and price."""
     path: Annotated[PathName, Reads()]
     """The CSV file, plain or gzipped."""
     meaning: Literal["available", "used"] = "available"
@@ -279,6 +279,14 @@ class CsvPower(PowerModel):
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
     longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
     """Missing values are replaced by the previous one, in gaps up to this length; a longer gap is an error."""
+
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2 where times are numbers since 1970: they are dates, which begin with those of carbon and price."""
+        with suppress(InputError):  # which `supply_at` raises
+            table = read_table(self.path, may_comment=True)
+            return 1 + ((time := time_column(table)) != "time" and read_times(table, time)[1])
+        return 1
 
     def supply_at(self, sites: Mapping[str, np.ndarray], full_power_w: np.ndarray, seed: int) -> SitePower:
         """Read the file. InputError where it has no column for a site."""

@@ -24,6 +24,10 @@ class Quantity:
     """Its column in the results."""
     unit: str
     """Unit of the column, as in `base.units`; empty: the currency of the input."""
+    total: str
+    """Its column in the tables of whole runs and sites: a study's, and the report by site."""
+    total_unit: float
+    """Unit of that column, in the unit of `column`."""
     signal: str = ""
     """Input table of the grid signal that gives its amount for a kilowatt-hour; empty: it is the energy itself."""
     per_kwh: str = ""
@@ -38,9 +42,11 @@ class Quantity:
         return np.broadcast_to(getattr(sites, self.per_kwh), len(sites)) / J_PER_KWH
 
 
-ENERGY = Quantity("energy", "energy_j", "joules")
-CARBON = Quantity("carbon", "carbon_g", "grams", "carbon", "g_per_kwh")
-COST = Quantity("cost", "cost", "", "price", "cost_per_kwh", -1e6)  # prices of electricity fall below 0
+ENERGY = Quantity("energy", "energy_j", "joules", "energy_kwh", J_PER_KWH)
+CARBON = Quantity("carbon", "carbon_g", "grams", "carbon_kg", 1e3, "carbon", "g_per_kwh")
+COST = Quantity(
+    "cost", "cost", "", "cost", 1.0, "price", "cost_per_kwh", -1e6
+)  # prices of electricity fall below 0
 QUANTITIES = (ENERGY, CARBON, COST)
 BY_SIGNAL = {quantity.signal: quantity for quantity in QUANTITIES if quantity.signal}
 """{input table of the grid signal: its quantity}."""

@@ -28,6 +28,10 @@ from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.times import TimeUnit, moment_us, read_times, utc
 
 _logger = logging.getLogger(__name__)
+EACH = "*"
+"""Instead of the name of a column of values: they are found by the `layout` of the table."""
+KEYS = ("site", "zone")
+"""Columns of a long table that tell which series a row is of."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,21 @@ class Column(NamedTuple):
     low: float = 0.0
     high: float = 1e15
     """Bounds, in the unit of the series."""
+
+
+def layout(table: Table, time: str, keys: Sequence[str] = KEYS) -> dict[str, str | Sequence[str]]:
+    """{column of values: the series that its rows are of, or that each row [R] is of}, by the columns beside `time`.
+
+    A long table has one of `keys` and one column of values; a wide one has a column of values for each series.
+    InputError where it is neither.
+    """
+    keys = [name for name in keys if name in table.columns]
+    values = [name for name in table.columns if name not in (time, *keys)]
+    if not values or len(keys) > 1 or (keys and len(values) > 1):
+        problem = f"has the columns {', '.join(table.columns)}, and so is neither wide nor long"
+        hint = f"give {time} and a column of values for each site or zone, or {time}, site or zone, and one of values"
+        raise InputError(table.place, problem, hint)
+    return {values[0]: table.texts(keys[0])} if keys else {name: name for name in values}
 
 
 def rows_of(

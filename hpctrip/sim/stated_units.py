@@ -83,6 +83,16 @@ def stated_per_kwh(column: str) -> str | None:
     return _PER_KWH_ENDS.get("_".join(column.split("_")[-3:]))
 
 
+def named_per_kwh(table: str, column: str, unit: str | None) -> tuple[str, float]:
+    """(what its name says beside the unit, factor to grams or money for a kilowatt-hour) of a column in `unit`, else in
+    the one that its name ends in. InputError as for `check_per_kwh`."""
+    stated = stated_per_kwh(column)
+    unit = unit or stated
+    check_per_kwh(table, column, unit)
+    name = "_".join(column.split("_")[:-3]) if stated else ""
+    return name or column, PER_KWH[unit]
+
+
 def check_per_kwh(table: str, column: str, unit: str | None) -> None:
     """InputError where a column's `unit`, the key of its table, is absent, is a mass of a price, or differs from that
     which the name of the column tells, in whatever spelling."""

@@ -32,7 +32,6 @@ import tomli_w
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import json_text, named_path, unwritable
-from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables, deep, nested
 from hpctrip.config.values import Bare
@@ -177,13 +176,13 @@ def _put(target: Path, content: bytes) -> None:
 
 
 def _command(state: RunState) -> dict[str, Any]:
-    """The command of a run, its start, end and hours of wall time; empty where an imported run lacks them."""
+    """The command of a run, its start, end and wall time; empty where an imported run lacks them."""
     assert state.run is not None
     meta = state.run.meta
     times = {"started_utc": meta["created_utc"], "ended_utc": meta["updated_utc"]}
-    hours = {"wall_h": wall_s(state.run) / HOUR_S, "made_with": made_with(state.run)}
+    times |= {"wall_s": wall_s(state.run), "made_with": made_with(state.run)}
     about = {name: meta[name] for name in ABOUT_RUN}
-    return {"identity": state.entry.identity, "run": state.entry.name} | times | hours | about
+    return {"identity": state.entry.identity, "run": state.entry.name} | times | about
 
 
 def _about(author: str | None, terms: str | None) -> dict[str, dict[str, Any]]:

@@ -228,7 +228,7 @@ class _Reader:
         stack, code = name_plugins([*below, common, *over, *tables, top], self.plugins)
         extensions = self._extensions(*code)  # which may define the kinds that the layers name
         # absolute, as the run reads its input from another folder
-        return resolve(with_code_paths(merge_layers({}, stack), absolute), extensions)
+        return resolve(with_code_paths(merge_layers({"name": self.file.name}, stack), absolute), extensions)
 
     def _seen_from_here(self, table: Tables) -> Tables:
         return seen_from(self.folder, table)

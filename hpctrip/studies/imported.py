@@ -22,14 +22,14 @@ from hpctrip.config.inputs import Tables, resolved
 from hpctrip.record import schema
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
+from hpctrip.sim.quantities import QUANTITIES
 from hpctrip.studies.grid import Entry
 
 CURVE_COLUMNS = ("round", "clock_s", "accuracy", "num_sites")
 ROW_COLUMNS = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """Columns of a ledger that are imported with a run."""
-TOTALS = {"energy_kwh": ("energy_j", J_PER_KWH), "carbon_kg": ("carbon_g", 1e3), "cost": ("cost", 1.0)}
-"""{column of a ledger, which may be absent: (column of the rounds, its unit in theirs)} of what a whole run draws,
-emits and costs."""
+TOTALS = {quantity.total: quantity for quantity in QUANTITIES}
+"""{column of a ledger, which may be absent: what a whole run draws, emits and costs}."""
 _AS_WRITTEN = "import both files of one study as they were written"
 """Hint of errors in which a row and its curve do not agree."""
 

@@ -48,7 +48,9 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
         checkpoint = max(checkpoint, planned.written_bytes["checkpoint"])
     bound = "" if missing.keys() <= measured.keys() else "at most "
     wall = duration(max(total_s / num_workers, longest_s))
+    number = sum(map(len, missing.values()))
     yield f"wall time: {bound}{wall}, {num_workers} in parallel ({duration(total_s)} on one worker)"
+    yield f"not counted: the start of {counted(number, 'run')}, seconds each on several ranks, less without them"
     meanwhile = size_text(2 * num_workers * checkpoint)
     yield f"disk: at most {size_text(results)} of results, plus temporarily {meanwhile} of checkpoints"
 

@@ -27,6 +27,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.site_report import by_site
 from hpctrip.runner.job_status import RunStatus
+from hpctrip.sim.quantities import ENERGY
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS, Picture, StudyFile
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import (
@@ -38,7 +39,7 @@ from hpctrip.studies.imported import (
     run_of_row,
 )
 from hpctrip.studies.run_store import RunState, RunStore, file_state
-from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, latex_lines, results_of, write_tables
+from hpctrip.studies.tables import LEDGER_RESULTS, NUMBERS, RunRows, comparison, results_of, write_tables
 
 if TYPE_CHECKING:
     from hpctrip.figures.common.plot import Drawing
@@ -117,7 +118,7 @@ class Study:
         if not (finished := [line for line in lines if line.finished]):
             return []
         curves = RunRows(self.folder / "curves.csv", CURVE_COLUMNS)
-        sites = RunRows(self.folder / "sites.csv", ["site", "rounds_in_cohort"])
+        sites = RunRows(self.folder / "sites.csv", ["site", "rounds_in_cohort", ENERGY.total])
         for line in finished:
             if not _has_rows(line, curves, sites):
                 run = opened(line)
@@ -132,7 +133,13 @@ class Study:
         report = write_tables(self.folder, facts, lines, [curves, sites])
         if self.file.figure:
             report += self._draw_all([self._run_for(line, curves) for line in finished])
-        return latex_lines(self.title, lines) if latex else report
+        return comparison(self.title, lines, latex) if latex else report
+
+    def compared_at(self, target: float, latex: bool = False) -> list[str]:
+        """The lines of the comparison of the finished runs at another target accuracy, by their recorded curves;
+        nothing is written."""
+        lines = [_at_target(line, target) for line in self.lines() if line.finished]
+        return comparison(f"{self.title}, at an accuracy of {target:g}", lines, latex) if lines else []
 
     def _draw_all(self, runs: list[Run]) -> Iterator[str]:
         """Draw the study's figures. Yields the lines to print."""
@@ -140,6 +147,7 @@ class Study:
         for number, picture in enumerate(self.file.figure):
             earlier = names[:number].count(picture.name)
             try:
+                yield f"figure {picture.name}:"
                 yield from self._draw(picture, runs, f"{picture.name}{f'_{earlier + 1}' if earlier else ''}")
             except InputError as error:  # too few runs, or imported ones without the tables that it needs
                 yield f"figure {picture.name} not drawn: {error.faults[0]}"
@@ -257,6 +265,17 @@ def opened(line: RunState) -> Run:
     assert line.file is not None
     run = read_imported(line.file, line.entry) if line.imported else open_run(line.file)
     return as_in_study(run, line.entry)
+
+
+def _at_target(line: RunState, target: float) -> RunState:
+    """A finished line as if its run had this target accuracy."""
+    run, own = opened(line), line.entry.run_input
+    stop = own.experiment.stop.model_copy(update={"target_accuracy": target})
+    entry = replace(
+        line.entry, run_input=replace(own, experiment=own.experiment.model_copy(update={"stop": stop}))
+    )
+    run = replace(run, meta=run.meta | {"time_to_accuracy_s": run.time_to(target)})
+    return replace(line, entry=entry, run=run, row=None)
 
 
 def as_in_study(run: Run, entry: Entry) -> Run:

@@ -1,7 +1,8 @@
 """Tables of a study: the comparison of its variants, and tidy tables of its runs.
 
 runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Claims, fits
-and figures of one's own can be made from them when the study has ended.
+and figures of one's own can be made from them when the study has ended. In all tables, the ledger included, times are
+in seconds, energy in kWh, CO2 in kg.
 """
 
 from __future__ import annotations
@@ -101,10 +102,13 @@ def write_tables(
     ]
 
 
-def latex_lines(title: str, lines: Sequence[RunState]) -> list[str]:
-    """The comparison of the variants as a table for LaTeX with the package booktabs, with a caption. The last columns
-    are means over the finished runs: energy, and carbon and money where they were counted."""
+def comparison(title: str, lines: Sequence[RunState], latex: bool) -> list[str]:
+    """The comparison of the variants as aligned lines, or as a table for LaTeX with the package booktabs, with a
+    caption. The last columns of this are means over the finished runs: energy, and carbon and money where they were
+    counted."""
     cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
+    if not latex:
+        return [title, *aligned(cells.columns, cells.to_numpy().tolist())]
     finished = [line for line in lines if line.finished]
     spent = pd.DataFrame([_spent(line) for line in finished])
     by_variant = spent.groupby([line.entry.variant for line in finished])
@@ -125,7 +129,7 @@ def _caption(title: str, lines: Sequence[RunState], finished: Sequence[RunState]
     synthetic = f" Synthetic: {', '.join(filter(None, parts))}." if any(parts) else ""
     return (
         f"{title}. TTA: simulated time to {target}, mean over the seeds with its 95 % interval. "
-        f"Ratio to {first}: geometric mean over common seeds.{synthetic}"
+        f"Ratio to {first}: geometric mean over common seeds. Energy, CO2 and cost: means of whole runs.{synthetic}"
     )
 
 
@@ -172,9 +176,9 @@ def results_of(line: RunState) -> dict[str, Any]:
 
 def _total(run: Run, name: str) -> float:
     """One of `TOTALS`: the sum over all rounds; NaN where it is unknown in one of them."""
-    column, unit = TOTALS[name]
-    if column in run.rounds:
-        return float(run.rounds[column].sum(skipna=False)) / unit
+    quantity = TOTALS[name]
+    if quantity.column in run.rounds:
+        return float(run.rounds[quantity.column].sum(skipna=False)) / quantity.total_unit
     return float(run.meta.get(name, math.nan))
 
 
@@ -272,7 +276,7 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
             took_s = [results_of(line)["time_to_accuracy_s"] for line in members if line.finished]
             missed = sum(not reached_s <= deadline_s for reached_s in took_s)
             cells = (*cells, _verdict(deadline_s, missed, len(took_s)))
-            numbers |= {"deadline_h": deadline_s / HOUR_S, "num_missed": missed if deadline_s > 0 else 0}
+            numbers |= {"deadline_s": deadline_s, "num_missed": missed if deadline_s > 0 else 0}
         yield cells, numbers
 
 
@@ -304,7 +308,9 @@ def _cells(times: Times | None, num_planned: int, target: float, ratio: Estimate
 
 
 def _numbers(times: Times | None, ratio: Estimate) -> dict[str, object]:
-    missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    numbers = times.row() if times else missing | {"mean_is": "", "num_seeds": 0, "num_reached": 0}
+    hours = ("mean_h", "low_h", "high_h")
+    missing = dict.fromkeys((*hours, "best_accuracy"), math.nan)
+    row = times.row() if times else missing | {"mean_is": "", "num_seeds": 0, "num_reached": 0}
+    numbers = {name.replace("_h", "_s"): HOUR_S * row.pop(name) for name in hours} | row
     bounds = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return numbers | bounds | {"ratio_is": ratio.bound, "num_pairs": ratio.n}

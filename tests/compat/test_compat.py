@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from hpctrip.record.reader import open_run
+from hpctrip.sim.power import CsvPower
 
 ARCHIVE = Path(__file__).with_name("hpctrip_0.3.0.tar.gz")
 LONGER = ("-o", 'interrupt.job_s="1 d"')
@@ -106,7 +107,7 @@ def test_its_tables_are_exported_as_it_did(old, hpctrip):
         pd.testing.assert_frame_equal(after[[*before]], before)
 
 
-def test_runs_of_a_study_are_kept_and_those_of_other_rules_are_named(old, hpctrip):
+def test_runs_of_a_study_are_kept_and_those_of_other_rules_are_named(old, hpctrip, monkeypatch):
     listed = hpctrip("study", "status", "study.toml", "--out", "out")
     assert "4 runs: 4 finished" in listed.out and listed.code == 0
     made = hpctrip("study", "tables", "study.toml", "--out", "out")
@@ -117,6 +118,8 @@ def test_runs_of_a_study_are_kept_and_those_of_other_rules_are_named(old, hpctri
         swept = hpctrip("study", "status", "study.toml", "--out", "swept")
         assert "4 runs: 4 planned" in swept.out
     (old / "stale.toml").write_text('name = "old-sweep_seed"\ninputs = ["run.toml"]\nseeds = [0, 1]\n')
+    assert "2 runs: 2 finished" in hpctrip("study", "status", "stale.toml", "--out", "swept").out
+    monkeypatch.setattr(CsvPower, "rules", 2)  # as if its times were numbers
     table = (old / "swept/old-sweep_seed/table.csv").read_text()
     refused = hpctrip("study", "tables", "stale.toml", "--out", "swept")
     refused.check_refused(["has no finished run", "hpctrip study status stale.toml --out swept"])

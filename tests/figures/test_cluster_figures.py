@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 
 from hpctrip.base.units import amount
+from hpctrip.cluster.figures import cluster_time
+from hpctrip.cluster.results import ClusterRun
 
 TINY = (
     "jobs.num_jobs=6",
@@ -42,6 +44,8 @@ def test_the_area_under_the_power_is_the_energy(hpctrip, clusters, tmp_path):
         table[["job_kw", "host_kw", "idle_kw"]].sum(axis=1) * (table["clock_h"] - table["clock_start_h"])
     ).sum()
     assert f"{amount(3.6e6 * kwh, 'joules')} in " in ended.out
+    *_, waiting = cluster_time(ClusterRun.open(clusters / "powerflow.h5")).picture.axes
+    assert not table["num_waiting"].any() and waiting.get_ylim() == (0, 1)
 
 
 def test_a_federated_run_is_no_cluster_and_one_picture_holds_one(hpctrip, clusters, make_run):

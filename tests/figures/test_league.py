@@ -183,6 +183,8 @@ def test_a_ratio_is_unknown_where_neither_reached_the_target_and_so_is_the_mean_
     assert own["is"].tolist() == ["exact", "exact", "unknown"] and own["ratio"].isna().tolist() == [0, 0, 1]
     (line,) = (" ".join(line.split()) for line in drawing.lines if line.startswith("goodput"))
     assert line.startswith("goodput 3 (1 bounds) unknown unknown")
+    (axes,) = league.plot(open_runs(both)).picture.axes
+    assert [text.get_text() for text in axes.texts] == ["target not reached by either"]
 
 
 def test_without_the_baseline_there_is_no_league(scenarios):

@@ -41,6 +41,8 @@ def test_what_did_not_reach_the_target_is_a_bound_and_leaves_no_mean(make_run, d
     neither = [make_run(f"{p}9", p, hours=2, seed=9, **missed) for p in ("powertrip", "static")]
     paths = [*runs_of(make_run, "powertrip", (1,)), *runs_of(make_run, "static", (2,)), *neither]
     assert "static 1 - - unknown unknown 1" in drawn("paired", *paths)
+    (axes,) = policies.paired(reading.read_runs(neither)).picture.axes
+    assert [text.get_text() for text in axes.texts] == ["neither reached the target"]
 
 
 def test_the_baseline_is_powertrip_else_the_first_and_one_that_is_named_must_be_there(make_run):

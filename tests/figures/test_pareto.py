@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.units import amount
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.figures.pareto import panels_of, plot
 
@@ -28,18 +29,20 @@ def runs(make_run):
 def test_time_and_energy_are_means_over_seeds_up_to_the_target(runs):
     drawing = plot(runs)
     table = drawing.table.set_index("label")
-    assert table["kwh"].to_dict() == pytest.approx({"powertrip": 63, "static": 30, "random": 60, "all": 3})
+    assert table["energy_kwh"].to_dict() == pytest.approx(
+        {"powertrip": 63, "static": 30, "random": 60, "all": 3}
+    )
     assert table["mean_h"]["powertrip"] == pytest.approx(3.3)
-    assert table.loc["powertrip", "kwh_half_width"] == pytest.approx(12.7062 * 3)
-    assert np.isnan(table.loc["static", "kwh_half_width"])
-    assert plot(runs, target=0.25).table.set_index("label")["kwh"]["powertrip"] == pytest.approx(42)
+    assert table.loc["powertrip", "energy_kwh_half_width"] == pytest.approx(12.7062 * 3)
+    assert np.isnan(table.loc["static", "energy_kwh_half_width"])
+    assert plot(runs, target=0.25).table.set_index("label")["energy_kwh"]["powertrip"] == pytest.approx(42)
 
 
 def test_what_did_not_arrive_is_not_on_the_front(runs):
     drawing = plot(runs)
     table = drawing.table.set_index("label")
     on_front = {"powertrip": True, "static": True, "random": False, "all": False}
-    assert table["kwh_on_front"].to_dict() == on_front
+    assert table["energy_kwh_on_front"].to_dict() == on_front
     assert [line.split()[0] for line in drawing.lines] == ["configuration", *on_front]
     assert drawing.lines[-1].split()[1:4] == [">", "3", "0/1"]
     (axes,) = drawing.picture.axes
@@ -54,7 +57,7 @@ def test_each_world_of_a_study_has_a_front_of_its_own(runs):
     told = [replace(run, meta=run.meta | {"world": world}) for run, world in zip(runs, worlds, strict=True)]
     table = plot(told).table.set_index("label")
     on_front = {"powertrip": True, "static": True, "random": True, "all": False}
-    assert table["kwh_on_front"].to_dict() == on_front and table["world"]["random"] == "b"
+    assert table["energy_kwh_on_front"].to_dict() == on_front and table["world"]["random"] == "b"
 
 
 def test_carbon_and_money_have_panels_where_they_are_known(make_run):
@@ -64,8 +67,11 @@ def test_carbon_and_money_have_panels_where_they_are_known(make_run):
     drawing = plot([replace(run, meta=run.meta | {"synthetic_signals": ["carbon"]})])
     titles = [axes.get_xlabel() for axes in drawing.picture.axes]
     assert titles == ["Energy (kWh)", "Carbon (kg CO2)", "Price (GBP)"]
+    assert amount(2.5, "") == "2.5 money"  # of a file of before there were currencies
     assert "synthetic carbon" in drawing.picture.get_suptitle().replace("\n", " ")
-    assert drawing.table[["kwh", "kg", "cost"]].iloc[0].tolist() == pytest.approx([3, 1.5, 0.75])
+    assert drawing.table[["energy_kwh", "carbon_kg", "cost"]].iloc[0].tolist() == pytest.approx(
+        [3, 1.5, 0.75]
+    )
 
 
 def test_runs_that_know_no_energy_or_have_two_currencies_are_refused(make_run):

@@ -3,8 +3,11 @@
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+
+from hpctrip.figures.measured import scaling, tuning
 
 
 @pytest.fixture
@@ -28,6 +31,17 @@ def test_it_draws_what_the_benchmark_writes(table, tmp_path, drawn):
     lines = drawn("scaling", path)
     assert "strong 2 16 0.6 0.57 to 0.63 3 0.83 20% 20% 20% 20%" in lines
     assert "weak 2 32 1 0.95 to 1.05 3 1.00 20% 20% 20% 20%" in lines
+
+
+def test_labels_of_many_points_do_not_cover_each_other(table):
+    many = pd.concat([table[table["kind"] == "strong"]] * 15).assign(hosts=range(1, 31))
+    above, below = scaling(many).picture.axes
+    assert len(above.texts) <= 8 and len(below.get_xticks()) <= 8
+    trials = pd.DataFrame({"setting": "s", "rounds": 3, "on_front": "false", "best_by": ["time", *[""] * 29]})
+    rates = {"samples_per_second": np.arange(30.0), "samples_per_joule": np.arange(30.0)}
+    for number, labels in ((30, ["1"]), (3, ["1", "2", "3"])):
+        (axes,) = tuning(trials.assign(**rates)[:number]).picture.axes
+        assert [text.get_text() for text in axes.texts] == labels
 
 
 def change_table(**columns):

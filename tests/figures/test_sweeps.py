@@ -108,6 +108,24 @@ def test_a_cohort_that_misses_the_target_with_a_seed_has_no_speed_up(fixed, draw
     assert lines[2] == "4 > 2.25 2 1 0.4500 -"
 
 
+def test_an_empty_panel_says_why_and_a_line_of_one_point_is_seen(fixed):
+    missed = {"accuracy": (0.2,)}
+    runs = reading.read_runs([fixed(2, **missed), fixed(4, **missed)])
+    _, hours, speed = equal_power(runs).picture.axes
+    assert [text.get_text().replace("\n", " ") for axes in (hours, speed) for text in axes.texts] == [
+        "no k reached the target with every seed",
+        "k = 2 did not reach the target with every seed",
+    ]
+    (axes,) = gain(runs).picture.axes
+    assert [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1] == ["o"]
+
+
+@pytest.mark.parametrize(("ks", "labels"), [((2, 4, 6), 3), (range(1, 13), 6)])
+def test_best_accuracies_are_written_where_they_do_not_cover_each_other(fixed, ks, labels):
+    (axes,) = sweep(reading.read_runs([fixed(k, accuracy=(0.2, 0.3)) for k in ks])).picture.axes
+    assert [text.get_text() for text in axes.texts] == ["30 %"] * labels
+
+
 def test_one_size_of_cohort_is_no_sweep(fixed):
     runs = reading.read_runs([fixed(2)])
     for draw in (equal_power, gain):

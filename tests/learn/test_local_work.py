@@ -51,6 +51,16 @@ def test_a_round_of_too_many_samples_is_refused():
         InputError, match="site 1 would visit 1,000,000,000 samples in a round, the most is 100,000"
     ):
         work.num_visits([10, 1000])
+    with pytest.raises(InputError, match=r"site 1 \(Oslo\) would visit"):
+        work.num_visits([10, 1000], ["Bern", "Oslo"])
+
+
+def test_a_run_names_the_site_that_would_visit_too_many_samples(hpctrip, tmp_path):
+    (tmp_path / "sites.csv").write_text("name,distance_km\nBern,100\nOslo,900\n")
+    sites = ("-o", f"sites={{kind='csv', path='{tmp_path / 'sites.csv'}'}}")
+    many = ("-o", "train.local_steps=1000000", "-o", "train.batch_size=1000")
+    refused = hpctrip("run", "inputs/smoke.toml", *sites, *many, "--out", tmp_path / "run.h5")
+    refused.check_refused(["train: site 0 (Bern) would visit 200,000,000 samples in a round"])
 
 
 @pytest.mark.parametrize(("size", "steps"), [(7, [7]), (61, [20, 20, 20, 1]), (401, [20] * 20 + [1])])

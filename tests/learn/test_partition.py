@@ -234,3 +234,15 @@ def test_thousands_of_sites_are_dealt_with_in_parts_as_they_would_be_at_once(law
         monkeypatch.setattr(module, "_parts", lambda rows: [rows])
     assert all(np.array_equal(a, b) for a, b in zip(*shards, strict=True))
     assert peaks[0] < 2 < 3 < peaks[1]
+
+
+class OneTakesAll(Iid):
+    """Leaves nothing to the others."""
+
+    def owners(self, labels, groups, num_sites, rng):
+        return np.zeros(len(labels), np.int64)
+
+
+def test_a_site_without_samples_is_named():
+    with pytest.raises(InputError, match=r"gave site 1 \(Oslo\) no sample"):
+        OneTakesAll().split(labels_of(20), None, 2, 0, ["Bern", "Oslo"])

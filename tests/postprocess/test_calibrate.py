@@ -40,7 +40,7 @@ def rows_of(speed, clock, factor, num_reached=2):
         yield {
             "variant": f"{speed}, {clock}, {label}",
             **{"speed": speed, "clock": clock, "policy": label, "target_accuracy": 0.4},
-            "mean_h": hours * (factor if label == "PowerTrip" else 1),
+            "mean_s": 3600 * hours * (factor if label == "PowerTrip" else 1),
             **{"num_seeds": 2, "num_reached": num_reached},
         }
 

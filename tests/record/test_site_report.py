@@ -33,7 +33,7 @@ def test_it_counts_what_each_site_took_part_in_did_and_held_up(written):
     assert report["computing_s"].tolist() == pytest.approx([30, 60, 60, 40, 0])
     assert report["sending_s"].tolist() == pytest.approx([3, 3, 2, 1, 0])
     assert report["waiting_s"].tolist() == pytest.approx([10 + 20 + 30, 10 + 20, 10, 0, 0])
-    assert "energy_j" not in report and "carbon_g" not in report  # the file does not know them
+    assert "energy_kwh" not in report and "carbon_kg" not in report  # the file does not know them
 
 
 @pytest.mark.parametrize("lines", [(), LATE], ids=["synchronous", "as they come"])
@@ -41,8 +41,12 @@ def test_its_amounts_add_up_to_those_of_the_run(trained, lines):
     grid = ("carbon={kind='daily', mean=300, swing=100}", "price={kind='constant', per_kwh=0.2}")
     run = trained(*grid, *lines)
     report = by_site(run)
-    for name in ("energy_j", "carbon_g", "cost"):
-        assert report[name].sum() == pytest.approx(run.rounds[name].sum())
+    for name, column, unit in (
+        ("energy_kwh", "energy_j", 3.6e6),
+        ("carbon_kg", "carbon_g", 1e3),
+        ("cost", "cost", 1),
+    ):
+        assert report[name].sum() * unit == pytest.approx(run.rounds[column].sum())
     assert report["computing_s"].sum() > 0 and report["rounds_straggler"].sum() == len(run.rounds)
     head, rows = table_of(run, report)
     assert [name.split()[0] for name in head][-4:] == ["energy", "CO2", "cost", "straggler"]
@@ -54,8 +58,8 @@ def test_what_is_not_known_in_one_round_is_not_known_of_its_sites(written, fake_
     for number, row in enumerate(rows):
         carbon_g = np.full(len(row.cohort.site), np.nan if number == 0 else 1.0)
         rows[number] = replace(row, cohort=replace(row.cohort, carbon_g=carbon_g))
-    carbon_g = by_site(written(History(tuple(rows))))["carbon_g"].tolist()
-    assert np.isnan(carbon_g[:2]).all() and carbon_g[2:] == [2, 1, 0]
+    carbon_kg = by_site(written(History(tuple(rows))))["carbon_kg"].tolist()
+    assert np.isnan(carbon_kg[:2]).all() and carbon_kg[2:] == [0.002, 0.001, 0]
 
 
 def test_show_writes_it_as_text_json_csv_and_latex(run_file, hpctrip):

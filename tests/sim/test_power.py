@@ -169,7 +169,8 @@ ROWS = "0,{},{}\n60,{},{}\n"
         ("us_va,b_w_mean", (250, 1, 500, 4), {"unit": "W"}, [[0.25, 0.0005], [0.5, 0.002]]),
         ("edge_1_mw,edge_2", (0.0005, 0.001, 0, 0), {"unit": "MW"}, [[0.5, 0.5], [0, 0]]),
         ("a,b", (0.25, 1.5, 0.5, ""), {"unit": "kW"}, [[0.25, 0.75], [0.5, 0.75]]),
-        ("a_fraction,b_w", (0.7, 400, 1, 0), {}, [[0.7, 0.2], [1, 0]]),
+        ("site,power_kw", ("a", 0.25, "a", "0.5\n0,b,1\n60,b,2"), {}, [[0.25, 0.5], [0.5, 1.0]]),
+        ("site,x", ("b", 1, "b", "2\n0,a,0.25\n60,a,0.5"), {"unit": "kW"}, [[1.0, 0.125], [1.0, 0.25]]),
         ("a_w,b_w", (250, 1500, 5000, 0), {"meaning": "used"}, [[0.75, 0.25], [0, 1]]),
         ("a_w,b_w", (1250, 1500, 0, 0), {"meaning": "used", "capacity_w": 1500.0}, [[0.25, 0], [1, 0.75]]),
         (
@@ -267,6 +268,15 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
         ("time_s,a_kwh,b_w\n0,1,1\n60,1,1\n", {}, "divide by the hours of a step, and name it e.g. a_kw"),
         ("time_s,a_w,b_w\n0,1,-5\n60,1,1\n", {}, "line 2: b_w = '-5' is outside 0 to 1e"),
         ("time_s,a_fraction,b_w\n0,70,5\n60,1,1\n", {}, "line 2: a_fraction = '70' is outside 0 to 1"),
+        ("time_s,site,a_w\n0,a,\n60,a,\n", {}, "holds no value of a"),
+        ("time_s,site,a_w\n0,,1\n60,a,1\n", {}, "line 2: site = '' is missing"),
+        (
+            "time_s,site,a_w,b_w\n0,a,1,1\n60,a,1,1\n",
+            {},
+            "time_s, site, a_w, b_w, and so is neither wide nor long",
+        ),
+        ("time_s\n0\n60\n", {}, "has the columns time_s, and so is neither wide nor long"),
+        ("time_s,a_w,b_w\n", {}, "holds no power"),
         ("time_s,a_w,a_kw\n0,1,5\n60,1,1\n", {}, "has two columns of one site among a_w, a_kw"),
         ("time_s,a_w\n0,1\n60,1\n", {}, "has columns for 1 site, there are 2 without names"),
         (
@@ -285,3 +295,18 @@ def test_a_site_follows_the_column_of_its_power_trace_or_else_of_its_name(tmp_pa
 def test_a_wrong_power_file_is_one_clear_line(tmp_path, text, keys, complaint):
     with pytest.raises(InputError, match=re.escape(complaint)):
         own_power(tmp_path, text, **keys)
+
+
+@pytest.mark.parametrize(
+    ("times", "rules"),
+    [
+        ("time,a_w\n2024-05-01,1\n2024-05-01T01:00,2\n", 1),
+        ("time_s,a_w\n0,1\n60,2\n", 1),
+        ("time_s,a_w\n1714564800,1\n1714564860,2\n", 2),
+        ("time_ms,a_w\n1714564800000,1\n1714564860000,2\n", 2),
+        ("no table", 1),
+    ],
+)
+def test_rules_are_raised_only_where_times_are_numbers_since_1970(tmp_path, times, rules):
+    (tmp_path / "power.csv").write_text(times)
+    assert POWER_MODELS["csv"](path=str(tmp_path / "power.csv")).rules == rules

@@ -115,6 +115,58 @@ def test_columns_units_and_zones_of_a_csv_file_have_names(tmp_path):
     assert by_zone == [pytest.approx([0.05, 0.06, 0.07]), pytest.approx([-0.02, -0.02, 0.04])]
 
 
+@pytest.mark.parametrize(
+    ("rows", "keys"),
+    [
+        ("time,S_price_per_kwh,N_price_per_mwh\n{0},1,50\n{1},2,60\n", {}),
+        ("time,S,N\n{0},1000,50\n{1},2000,60\n", {"unit": "per MWh"}),
+        ("N,time,S\n50,{0},1000\n60,{1},2000\n", {"unit": "per MWh"}),
+        ("time,zone,price_per_mwh\n{0},N,50\n{1},N,60\n{0},S,1000\n{1},S,2000\n", {}),
+        ("site,x,time\nN,50,{0}\nN,60,{1}\nS,1000,{0}\nS,2000,{1}\n", {"unit": "per MWh"}),
+        (
+            "time,x,area\n{0},50,N\n{1},60,N\n{0},1000,S\n{1},2000,S\n",
+            {"unit": "per MWh", "zone_column": "area"},
+        ),
+    ],
+)
+def test_a_wide_and_a_long_table_of_the_same_values_are_the_same_zones(tmp_path, rows, keys):
+    (tmp_path / "prices.csv").write_text(rows.format("2022-01-01", "2022-01-01T01:00"))
+    grid = signal("csv", table="price", path=str(tmp_path / "prices.csv"), value_column="*", **keys)
+    assert [*map(grid.names.index, "NS")] == [0, 1]
+    assert np.array([series.value for series in grid.series]) == pytest.approx(
+        np.array([[0.05, 0.06], [1, 2]])
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "keys", "problem"),
+    [
+        (
+            "time,site,zone,per_kwh",
+            {},
+            "has the columns time, site, zone, per_kwh, and so is neither wide nor long; give",
+        ),
+        (
+            "time,site,a,b",
+            {},
+            "neither wide nor long; give time and a column of values for each site or zone",
+        ),
+        ("time,x,a,b", {"zone_column": "x"}, "neither wide nor long"),
+        ("time,x,a,b", {"zone_column": "y"}, "has no column 'y'"),
+        ("time,a,b,c", {}, "carbon.value_column = 'a': does not tell its unit"),
+        (
+            "time,a,b,c",
+            {"value_column": "per_kwh"},
+            'set carbon.value_column, to "*" for a column of each zone',
+        ),
+    ],
+)
+def test_a_table_of_neither_layout_is_one_clear_line(tmp_path, header, keys, problem):
+    (tmp_path / "A.csv").write_text(f"{header}\n2022-01-01,1,2,3\n2022-01-02,1,2,3\n")
+    with pytest.raises(InputError, match=re.escape(problem)):
+        signal("csv", path=str(tmp_path), **{"value_column": "*"} | keys)
+
+
 def test_clocks_that_are_set_back_show_an_hour_twice_and_skip_one_in_spring(tmp_path):
     file = tmp_path / "madrid.csv"
     autumn = ["2022-10-30 01:00", "2022-10-30 02:00", "2022-10-30 02:00", "2022-10-30 03:00"]

@@ -225,3 +225,15 @@ def test_hardware_that_other_values_were_not_meant_for_is_warned_of(own, rows, w
     made = world(own, throughput=THROUGHPUT_MODELS["capped"](gpu="V100").resolve())
     lines = [line for line in plausible.warnings(made) if "GPUs" in line]
     assert (len(lines) == 1 and warned in lines[0]) if warned else not lines
+
+
+def test_zones_that_are_named_as_the_sites_but_drawn_at_random_are_warned_of(own, tmp_path):
+    Path(own.path).write_text("name,distance_km\n" + "".join(f"s{i},5\n" for i in range(6)))
+    rows = [f"2022-01-0{day}," + ",".join(map(str, range(10, 17))) for day in (1, 2)]
+    (tmp_path / "prices.csv").write_text("\n".join(["time," + ",".join(f"s{i}" for i in range(7)), *rows]))
+    prices = {"path": str(tmp_path / "prices.csv"), "value_column": "*", "unit": "per MWh"}
+    drawn = world(own, price=SIGNALS["csv"](**prices))
+    assert sum('set price.site_column = "name"' in line for line in plausible.warnings(drawn)) == 1
+    named = world(own, price=SIGNALS["csv"](**prices, site_column="name"))
+    assert not any("site_column" in line for line in plausible.warnings(named))
+    assert named.signals["price"].at(0.0) == pytest.approx([0.010, 0.011, 0.012, 0.013, 0.014, 0.015])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -67,13 +68,36 @@ def test_it_ends_with_the_table_and_the_figure(made):
     assert table["variant"].tolist() == ["policy.k = 2", "policy.k = 3"]
     assert table["num_seeds"].tolist() == [2, 2] and table["num_reached"].tolist() == [0, 0]
     runs = [open_run(made.folder / "out" / file) for file in ledger_of(made.folder)["file"]]
-    spent_h = [run.rounds["clock_s"].iloc[-1] / 3600 for run in runs]
+    spent_s = [run.rounds["clock_s"].iloc[-1] for run in runs]
     assert table["policy.k"].tolist() == [2, 3] and set(table["mean_is"]) == {"at least"}
-    assert table["mean_h"].tolist() == pytest.approx([sum(spent_h[:2]) / 2, sum(spent_h[2:]) / 2])
+    assert table["mean_s"].tolist() == pytest.approx([sum(spent_s[:2]) / 2, sum(spent_s[2:]) / 2])
     assert "| policy.k = 2 |" in (made.folder / "out/two/table.md").read_text()
     assert (made.folder / "out/two/figures/sweep.png").stat().st_size > 1000
     assert list(pd.read_csv(made.folder / "out/two/figures/sweep.csv")["k"]) == [2, 3]
+    assert "figure sweep:" in made.ended.out.splitlines()  # its table looks like that of the study
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
+
+
+def test_the_table_at_another_target_is_of_the_recorded_curves_and_changes_no_file(copied, study):
+    before = {path: path.read_bytes() for path in copied.rglob("*.csv")}
+    runs = [open_run(copied / "out" / file) for file in ledger_of(copied)["file"]]
+    target = min(run.rounds["accuracy"].max() for run in runs)
+    ended = study(copied, "--target", f"{target}", do="tables")
+    hours = [sum(run.time_to(target) for run in runs[first : first + 2]) / 7200 for first in (0, 2)]
+    rows = [line for line in ended.out.splitlines() if line.startswith("policy.k = ")]
+    assert [float(re.search(r"k = \d +([\d.]+)", row)[1]) for row in rows] == pytest.approx(hours, rel=5e-3)
+    assert all(" 2/2 " in row for row in rows) and f"at an accuracy of {target:g}" in ended.out
+    latex = study(copied, "--target", f"{target}", "--format", "latex", do="tables").out
+    assert f"simulated time to an accuracy of {target:g}, mean" in latex
+    refused = study(copied, "--target", "0.1", "--figure", "sweep", do="tables")
+    refused.check_refused(['--target: is of the table; write --figure "sweep target=0.1"'])
+    assert {path: path.read_bytes() for path in copied.rglob("*.csv")} == before
+
+
+def test_a_run_of_a_study_without_inputs_is_called_like_it(hpctrip, tmp_path):
+    (tmp_path / "own.toml").write_text('name = "own"\nseeds = [0]\n')
+    (study,) = read_studies(str(tmp_path / "own.toml"), tmp_path)
+    assert [entry.run_input.experiment.name for entry in study.entries] == ["own"]
 
 
 def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spent(hpctrip, tiny, tmp_path):
@@ -88,10 +112,14 @@ def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spen
     assert ended.code == 0 and "1 h: missed by 2 of 2" in ended.out, ended.err
     (folder,) = (path.parent for path in tmp_path.rglob("table.csv"))
     table, sites = pd.read_csv(folder / "table.csv"), pd.read_csv(folder / "sites.csv")
-    assert table["num_missed"].tolist() == [2, 0] and table["deadline_h"][0] == 1
+    assert table["num_missed"].tolist() == [2, 0] and table["deadline_s"][0] == 3600
     runs = pd.read_csv(folder / "runs.csv").set_index("identity")
-    kwh = sites.groupby("identity")["energy_j"].sum() / 3.6e6
-    assert kwh[runs.index].tolist() == pytest.approx(runs["energy_kwh"].tolist())
+    for name in ("energy_kwh", "carbon_kg"):
+        amounts = sites.groupby("identity")[name].sum()
+        assert amounts[runs.index].tolist() == pytest.approx(runs[name].tolist()) and runs[name].gt(0).all()
+    columns = {name for path in folder.glob("*.csv") for name in pd.read_csv(path) if "input." not in name}
+    assert len([*folder.glob("*.csv")]) == 5 and {"mean_s", "clock_s", "computing_s"} <= columns
+    assert not [name for name in columns if re.search("_(h|min|ms|j|wh|mwh|g|t)$", name)]
 
 
 def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs_nothing_else(
@@ -113,7 +141,7 @@ def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs
         used = [action[name] for name in ("object", "result", "instrument")]
         assert all(part["@id"] in entities for part in used) and action["endTime"]
     commands = pd.read_csv(folder / "tables/commands.csv")
-    assert commands["command"].notna().all() and commands["wall_h"].gt(0).all()
+    assert commands["command"].notna().all() and commands["wall_s"].gt(0).all()
     assert hpctrip("verify", folder / "runs").code == 0
     again = ("--out", tmp_path / "again.h5", "-o", "stop.max_rounds=1")
     assert hpctrip("run", next((folder / "inputs").glob("*.toml")), *again).code == 0
@@ -199,7 +227,7 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
         r"\caption{Two cohort sizes. TTA: simulated time to an accuracy of 1, mean over"
     )
     assert r"95 \% interval. Ratio to policy.k = 2" in lines[2] and lines[2].endswith(
-        "Synthetic: data, power.}"
+        "Energy, CO2 and cost: means of whole runs. Synthetic: data, power.}"
     )
     assert lines[3:5] == [r"\begin{tabular}{lrrrrrr}", r"\toprule"] and lines[-2] == r"\end{tabular}"
     assert lines[5].endswith(r"energy kWh \\") and lines[7].split(" & ")[-1][0].isdigit()
@@ -389,8 +417,8 @@ def test_ratios_are_to_the_first_variant_of_the_same_world(copied, study):
     done = study(copied, "-o", "stop.target_accuracy=0.01", "-o", "seed=4")
     assert done.code == 0 and "ratio to the first of its world" in done.out, done.err
     table = pd.read_csv(copied / "out/two/table.csv")
-    ratios = table["mean_h"].to_numpy() / table["mean_h"].to_numpy()[[0, 0, 2, 2]]
-    assert table["ratio"].tolist() == pytest.approx(ratios) and table["mean_h"].nunique() == 4
+    ratios = table["mean_s"].to_numpy() / table["mean_s"].to_numpy()[[0, 0, 2, 2]]
+    assert table["ratio"].tolist() == pytest.approx(ratios) and table["mean_s"].nunique() == 4
 
 
 def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatch):
@@ -457,6 +485,7 @@ def test_a_dry_run_reports_runs_wall_time_and_disk_and_makes_nothing(copied, stu
     assert "4 runs: 2 finished, 2 planned" in ended.out
     assert "policy.k = 2: 1 missing" in ended.out and "as in finished runs" in ended.out
     assert "2 in parallel" in ended.out and "of results" in ended.out
+    assert re.search(r"not counted: the start of \d+ runs?,", ended.out)
     changed = study(copied, "-o", "train.lr=0.02", "--samples-per-second", "100", "--jobs", "2", do="plan")
     # 66 samples a site, 2 sites, 6 rounds
     assert "policy.k = 2: 2 missing, 8 s each (at most, with max_rounds)" in changed.out

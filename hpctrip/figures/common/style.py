@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 COLUMN_INCHES = 3.35
 """Width of one column of a two-column paper."""
@@ -30,7 +31,7 @@ FEW = 3
 """The interval of so few seeds, or fewer, is wider than they are apart: the picture shows them instead."""
 MEAN = -0.2
 """Place of a mean in a row or column of height 1 around 0, beside its single seeds."""
-FEW_LINES = 6
+FEW_LINES = 3
 """For longer legends a figure grows, so that they take nothing from the data."""
 
 # Okabe and Ito's palette, which is distinct with every common colour blindness. Grey comes with lines or hatches.
@@ -184,6 +185,25 @@ def has_whiskers(n: int) -> bool:
 def beside_mean(n: int) -> np.ndarray:
     """[n] places of single seeds in a row or column of height 1 around 0, apart from MEAN, the place of their mean."""
     return np.linspace(0.0, 0.28, n) if n > 1 else np.full(n, 0.1)
+
+
+def nothing(axes: Axes, why: str, y: float | None = None) -> None:
+    """Say in an empty panel, or in its empty row at `y`, why nothing is drawn."""
+    place, among = ((0.5, 0.5), "axes fraction") if y is None else ((0.5, y), ("axes fraction", "data"))
+    box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+    look = {"ha": "center", "va": "center", "fontsize": 7, "color": QUIET, "bbox": box}
+    axes.annotate(wrapped(why, 28), place, xycoords=among, **look)
+
+
+def seen(line: Line2D) -> None:
+    """Give a line of one point, which would not be seen, a mark."""
+    if len(np.atleast_1d(line.get_xdata())) == 1:
+        line.set(marker="o", markersize=3, clip_on=False)
+
+
+def some(number: int, most: int = 8) -> slice:
+    """Every so many of a `number` of things, that at most `most` are labelled."""
+    return slice(None, None, max(1, -(-number // most)))
 
 
 def band(axes: Axes, x: Any, low: Any, high: Any, look: dict[str, Any]) -> None:

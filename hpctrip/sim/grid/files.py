@@ -24,9 +24,9 @@ from hpctrip.config.sources import Reads, files_in
 from hpctrip.sim.calendar import shared
 from hpctrip.sim.grid.signals import HIGHEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.quantities import BY_SIGNAL
-from hpctrip.sim.series import Column, joined, rows_of
+from hpctrip.sim.series import EACH, KEYS, Column, joined, layout, rows_of
 from hpctrip.sim.sites import SitePlacement, numbered
-from hpctrip.sim.stated_units import PER_KWH, PerKwh, check_per_kwh, stated_per_kwh
+from hpctrip.sim.stated_units import PerKwh, named_per_kwh, stated_per_kwh
 from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, time_column
 
 _REGIONS = range(1, 15)
@@ -103,7 +103,7 @@ class FileSignal(SignalModel):
 
 @SIGNALS.add
 class CsvSignal(FileSignal):
-    """CSV files with a column of times and a column of values per kilowatt-hour. Each file, or each value of a column,
+    """CSV files with a column of times and values per kilowatt-hour. Each file, each value of a column, or each column
     is a zone.
 
     When clocks are set back, the order of a zone's rows, rising or falling, distinguishes two equal local times; times
@@ -118,7 +118,9 @@ class CsvSignal(FileSignal):
     """Column of the start times of values: ISO 8601, or numbers if its name ends in their unit. Where there is no
     `time`, also `time_s`, `time_ms` or `time_us`."""
     value_column: str = "per_kwh"
-    """Column of the values: grams of CO2 in [carbon], money in [price]. Empty fields: missing."""
+    """Column of the values: grams of CO2 in [carbon], money in [price]. Empty fields: missing. "*": the columns beside
+    the times are one of values for each zone, named with its unit as `oslo_g_per_kwh`, or `site` or `zone` and one of
+    values."""
     zone_column: str | None = None
     """Column with the zone of a row; absent: each file is a zone, named by the file name up to the first dot."""
     timezone: TimeZone = "UTC"
@@ -138,15 +140,25 @@ class CsvSignal(FileSignal):
 
     def read(self, path: Path, place: str, table: str) -> pd.DataFrame:
         """Read the columns that the input names. InputError where their unit is not stated, or not as in the name."""
-        check_per_kwh(table, self.value_column, self._unit)
         file = read_table(path, place, may_comment=True)
         is_numbered = self.time_column == "time" and "time" not in file.columns
         time = time_column(file) if is_numbered else self.time_column
-        file.require(time, self.value_column, *filter(None, [self.zone_column]))
-        zones = file.texts(self.zone_column) if self.zone_column else path.name.partition(".")[0]
-        values = {
-            self.value_column: Column(zones, PER_KWH[self._unit], BY_SIGNAL[table].lowest_per_kwh, HIGHEST)
-        }
+        keys = [self.zone_column] if self.zone_column else []
+        file.require(time, *keys)
+        if self.value_column == EACH:
+            columns = layout(file, time, keys or KEYS)
+        elif self.value_column in file.columns:
+            columns = {self.value_column: file.texts(*keys) if keys else path.name.partition(".")[0]}
+        else:
+            problem = f"has no column {self.value_column!r}; {unknown_name(self.value_column, file.columns)}"
+            layouts = f"a column of each zone, or for {time}, zone and one of values"
+            hint = f'set {table}.value_column, to "{EACH}" for {layouts}'
+            raise InputError(place, problem, hint)
+        values = {}
+        for column, zone in columns.items():
+            name, factor = named_per_kwh(table, column, self._unit)
+            zone = name if zone == column else zone
+            values[column] = Column(zone, factor, BY_SIGNAL[table].lowest_per_kwh, HIGHEST)
         return rows_of(file, values, time, self.timezone)
 
 

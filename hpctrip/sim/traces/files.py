@@ -13,7 +13,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import is_pattern, matching, replace_file
-from hpctrip.sim.series import Column, Series, joined, rows_of
+from hpctrip.sim.series import Column, Series, joined, layout, rows_of
 from hpctrip.sim.stated_units import POWER, PowerUnit, power_unit
 from hpctrip.sim.times import SHOWN_TWICE, TimeUnit, time_column
 
@@ -115,8 +115,8 @@ def read_site_power(
     path: str, unit: PowerUnit | None, timezone: str = "UTC", longest_gap_s: float = 6 * 3600.0
 ) -> tuple[Series, np.ndarray]:
     """Read a CSV file with a column of times, `time` (ISO 8601; without an offset in `timezone`) or `time_s` (seconds),
-    and one column of power for each site, whose name ends in its unit as in `oslo_kw` or `oslo (MW)`, or which is in
-    `unit`.
+    and power, whose column's name ends in its unit as in `oslo_kw` or `oslo (MW)`, or which is in `unit`: a column for
+    each site, or `site` and one column (`layout`).
 
     Returns the series, in watts or as a fraction, and which of them are fractions, [Z] bool. Raises InputError naming
     file, line and value.
@@ -125,22 +125,22 @@ def read_site_power(
     if "pdu" in table.columns:
         problem = f"has no column for each site, but {', '.join(table.columns)}"
         raise InputError(table.place, problem, 'power.kind = "trace" reads the layout of PowerData2019')
+    if len(table.lines) == 0:
+        raise InputError(table.place, "holds no power", "give two rows or more")
     time = time_column(table)
-    columns = {name: power_unit(table.place, name, unit) for name in table.columns if name != time}
-    names = [site for site, _ in columns.values()]
-    if len({*names}) < len(names):
-        raise InputError(
-            table.place, f"has two columns of one site among {', '.join(columns)}", "leave one out"
-        )
-    if not names or len(table.lines) == 0:
-        raise InputError(table.place, "holds no power", "give two rows or more, and a column for each site")
-    values = {
-        name: Column(site, POWER[of], high=1.0 if of == "fraction" else 1e15)
-        for name, (site, of) in columns.items()
-    }
+    values, is_fraction = {}, {}
+    for column, series in layout(table, time).items():
+        site, of = power_unit(table.place, column, unit)
+        series = site if isinstance(series, str) else series
+        values[column] = Column(series, POWER[of], high=1.0 if of == "fraction" else 1e15)
+        is_fraction |= dict.fromkeys([series] if isinstance(series, str) else series, of == "fraction")
+    if len(is_fraction) < len(values):
+        problem = f"has two columns of one site among {', '.join(values)}"
+        raise InputError(table.place, problem, "leave one out")
     rows = rows_of(table, values, time, timezone)
-    series = joined(rows, table.place, longest_gap_s, names, SHOWN_TWICE if rows.is_dated.all() else "")
-    return series, np.array([of == "fraction" for _, of in columns.values()])
+    hint = SHOWN_TWICE if rows.is_dated.all() else ""
+    traces = joined(rows, table.place, longest_gap_s, [*is_fraction], hint)
+    return traces, np.array([*is_fraction.values()])
 
 
 def write_csv_gz(table: pd.DataFrame, path: Path, comment: str = "") -> None:
