@@ -41,6 +41,7 @@ from hpctrip.runner.cache.writer import CacheInput
 from hpctrip.runner.callbacks import CALLBACKS
 from hpctrip.runner.signals import Interrupt
 from hpctrip.sim.arrivals import ROUNDS
+from hpctrip.sim.availability import AVAILABILITY
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
@@ -89,6 +90,9 @@ class Experiment(Component):
     """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
     timing: NotInTraining[Timing] = Timing()
     faults: NotInTraining[Faults] = Faults()
+    availability: NotInTraining[Added[AVAILABILITY.named_fields()]] = {}
+    """When sites may train, and how long they wait until they start, by names of your choice:
+    `[availability.maintenance]`. What several of them leave combines."""
     profiler: NotInTraining[Profiler] = Profiler()
     forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
     """Forecast of the sites' power over the coming round, for the profiler."""
@@ -147,6 +151,8 @@ class Experiment(Component):
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
         self.network.check(self.rounds.leaves_flights, self.faults)
+        for name in self.availability:
+            self.timing.check_own_times(f"[availability.{name}]", "leave the table out")
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 
@@ -205,15 +211,18 @@ class Experiment(Component):
         world = self.world(num_params, num_buffers)
         if len(num_samples) != len(world):
             raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
+        num_visits = self.train.num_visits(num_samples)
+        shares = {"samples": num_samples, "uniform": np.ones(len(num_samples)), "processed": num_visits}
         return Simulation(
             world=world,
             profiler=self.profiler,
             policy=self.policy,
             stop=self.stop,
-            num_visits=self.train.num_visits(num_samples),
+            num_visits=num_visits,
             num_samples=num_samples,
             label_counts=np.zeros((0, 0), np.int64) if label_counts is None else label_counts,
-            shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
+            shares=shares[self.server.weights],
+            weighs_work=self.server.weights == "processed",
             seed=self.seed,
             forecast=self.forecast,
             rounds=self.rounds,
@@ -226,7 +235,8 @@ class Input:
 
     tables: Tables
     set_by_policy: Tables
-    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`."""
+    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`; {}: it leaves
+    the table out."""
     experiment: Experiment
     extensions: Extensions = NO_EXTENSIONS
     """The plug-ins and packages of the user, which have run."""
@@ -236,7 +246,8 @@ class Input:
         """The input of these tables, overlaid with `set_by_policy`; `extensions` have run already. Raises InputError
         with every fault."""
         layers = [{name: table} for name, table in set_by_policy.items()]
-        return cls(tables, set_by_policy, experiment_of(merge_layers(tables, layers)), extensions)
+        left = {name: table for name, table in tables.items() if set_by_policy.get(name) != {}}
+        return cls(tables, set_by_policy, experiment_of(merge_layers(left, layers)), extensions)
 
     def with_seed(self, seed: int) -> Input:
         """The same input with another seed. It is validated again only where the policy sets keys, which may depend on

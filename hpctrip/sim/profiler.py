@@ -59,15 +59,14 @@ class Profiler(Component):
             weights += weight
         place, shape = config_key("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
+        span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
         past = Observations(
             clock_s,
             power,
             lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
             world.mean_power_fraction,
         )
-        span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
-        power = forecast.power_fraction(past, span_s)
-        power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
+        power = _expected(past, span_s, forecast, world)
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.out_of_budget, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
@@ -80,6 +79,8 @@ class Profiler(Component):
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
+            available_s=world.available_s(clock_s),
+            queue_s=history.expected_queue_s(len(world)) if world.has_queues else np.float64(0),
             link_s=transfers.link_s,
             region=transfers.region,
             uplink_s=transfers.uplink_s,
@@ -125,3 +126,14 @@ class Profiler(Component):
             with np.errstate(over="ignore", invalid="ignore"):  # `view` names a delay that is not finite
                 comm_s = comm_s * np.exp(self.delay_noise * comm_error)
         return power, comm_s
+
+
+def _expected(past: Observations, span_s: float, forecast: Forecast, world: World) -> np.ndarray:
+    """The mean power fractions [N] that are expected over the coming `span_s` seconds, with the events announced."""
+    power = forecast.power_fraction(past, span_s)
+    power = numbers(
+        power, past.power.shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions"
+    )
+    if forecast.knows_events:
+        return power
+    return np.minimum(power * world.announced(past.now_s, span_s), 1.0)

@@ -29,6 +29,11 @@ class SiteView:
     """c_i, seconds at full power of one round of what [train] says."""
     update_bytes: float
     """M, the simulated payload of one update as it travels up (compressed), in bytes."""
+    available_s: np.ndarray = np.float64(np.inf)
+    """Seconds until the first announced fall of a site's availability ([availability]); inf: none is announced."""
+    queue_s: np.ndarray = np.float64(0)
+    """Seconds that a site's job is expected to wait in a queue before it computes: half the site's last wait, half what
+    was expected before it (FedQueue, arXiv 2605.02125); at first 0."""
     link_s: float = 0.0
     """Seconds that one site's transfer takes of the aggregator's own link, which the cohort shares; 0: no bound."""
     region: np.ndarray | None = None

@@ -14,6 +14,7 @@ from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
+from hpctrip.sim.bill import bill
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
@@ -209,11 +210,11 @@ def test_without_surprises_the_bill_is_what_was_predicted(
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **network)
     predicted = prefix_spending(seen(sites, work_s), order)
-    bills = [sites.bill(sites.times(1, 0.0, order[:k], work_s)) for k in range(1, num_sites + 1)]
-    for bill in bills:
-        bill[ENERGY.column] = sum(bill[name] for name in ACTIVITIES)
+    bills = [bill(sites, sites.times(1, 0.0, order[:k], work_s)).flights for k in range(1, num_sites + 1)]
+    for spent in bills:
+        spent[ENERGY.column] = sum(spent[name] for name in ACTIVITIES)
     for quantity in QUANTITIES:
-        charged = [bill[quantity.column].sum() for bill in bills]
+        charged = [spent[quantity.column].sum() for spent in bills]
         assert predicted[quantity.column] == pytest.approx(charged, rel=1e-9, abs=0)
 
 

@@ -48,6 +48,7 @@ def world(sites=3, distance_m=0.0, payload_bytes=0.0, sent_fraction=1.0, **table
         "throughput": THROUGHPUT_MODELS["linear"](),
         "timing": Timing(seconds_per_sample=1.0),
         "faults": Faults(),
+        "availability": {},
         "accounts": Accounts(),
         "carbon": SIGNALS["none"](),
         "price": SIGNALS["none"](),
