@@ -19,6 +19,7 @@ from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts
 from hpctrip.sim.arrivals import ROUNDS, Events, Rounds
+from hpctrip.sim.availability import AVAILABILITY, Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.forecast import FORECASTS, Forecast, Observations
 from hpctrip.sim.grid.signals import SIGNALS, GridSignal, SignalModel
@@ -38,6 +39,7 @@ __all__ += ["BitsPerSecond", "Bytes", "Grams", "Joules", "Metres", "Seconds", "W
 __all__ += ["SITES", "SitePlacement", "SiteView"]
 __all__ += ["NETWORKS", "Links", "Network", "Transfers"]
 __all__ += ["POWER_MODELS", "PowerModel", "PowerSupply", "SteadySupply"]
+__all__ += ["AVAILABILITY", "Availability", "AvailabilityModel", "Surroundings"]
 __all__ += ["THROUGHPUT_MODELS", "Throughput"]
 __all__ += ["SIGNALS", "Calendar", "GridSignal", "SignalModel"]
 __all__ += ["FORECASTS", "Forecast", "Observations"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -21,6 +23,7 @@ from hpctrip.config.component import Registry, owner_of
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
+from hpctrip.sim.matrix import read_matrix
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -331,3 +334,22 @@ def test_every_message_that_troubleshooting_explains_is_one_of_ours():
 def test_every_exit_code_is_explained():
     page = PAGES["docs/troubleshooting.md"]
     assert list(map(int, re.findall(r"^\| (\d+) \|", page, re.MULTILINE))) == list(EXIT_CODES)
+
+
+def test_the_converter_of_the_docs_reads_files_of_iperf3(folder):
+    """In one of which the server sent."""
+    for name, reverse, rtt_us in (("a--b.json", 0, 52_100), ("a--c.json", 1, 900)):
+        end = {
+            "streams": [{"sender": {"min_rtt": rtt_us}}, {"sender": {"min_rtt": rtt_us + 7}}],
+            "sum_received": {"bits_per_second": 8.25e8},
+        }
+        Path(name).write_text(json.dumps({"start": {"test_start": {"reverse": reverse}}, "end": end}))
+    converter = [sys.executable, "-c", FILES["iperf3_links.py"]]
+    made = subprocess.run([*converter, "a--b.json", "a--c.json"], capture_output=True, text=True, check=True)
+    assert made.stdout.splitlines()[1:] == ["a,b,52.1,825000000", "c,a,0.9,825000000"]
+    Path("links.csv").write_text(made.stdout)
+    matrix = read_matrix("links.csv", "links.csv")
+    assert matrix.latency_s[0, 1] == 0.02605 and matrix.bandwidth_bps[2, 0] == 825e6
+    Path("a--b.json").write_text('{"error": "unable to connect"}')
+    refused = subprocess.run([*converter, "a--b.json"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and refused.stderr == "a--b.json: iperf3 says: unable to connect\n"

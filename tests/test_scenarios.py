@@ -12,8 +12,8 @@ COMPUTE_S = 12.0
 """c of a round: as long as 1.5 GB take at 1 Gbit/s."""
 ABSENT = {"speech_ten_words.toml": 3323}
 """{input: training samples} of those that need a download; README states the size."""
-OF_THEIR_OWN = {"llm_centralized.toml", "planner.toml"}
-"""Scenarios that are not compared with the others: their sites have speeds of their own."""
+OF_THEIR_OWN = {"llm_centralized.toml", "planner.toml", "waiting.toml"}
+"""Scenarios that are not compared with the others: their sites have speeds or hours of their own."""
 SCENARIOS = sorted(path.name for path in (ROOT / "inputs").glob("*.toml"))
 
 

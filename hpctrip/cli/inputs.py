@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any
 
 import click
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable_toml
 from hpctrip.cli.arguments import (
     FILE,
@@ -82,9 +83,10 @@ def check(**run_input: Texts) -> None:
     simulation = experiment.check()
     simulation.begin(State())
     if experiment.workload.has_own_model:
-        from hpctrip.learn.first_model import new_model  # heavy: torch
+        from hpctrip.plan import forecast  # heavy: torch
+        from hpctrip.plan.speed import stated
 
-        new_model(experiment)
+        forecast(experiment, 1, stated(1.0), device_kind="cpu")
     world = simulation.world
     data = experiment.workload.described_data()
     for warning in plausible.warnings(world):
@@ -124,29 +126,53 @@ def check(**run_input: Texts) -> None:
     show_default=True,
     help="Network bandwidth of a rank.",
 )
+@click.option(
+    "--bandwidth", is_flag=True, help="Print the bandwidth that a compute utilisation needs instead."
+)
+@click.option(
+    "--vary",
+    "varied",
+    multiple=True,
+    metavar="KEY=VALUE,VALUE",
+    help="With --bandwidth: rows of these values of num_params, step_s, local_steps, bits, num_sites (as in the "
+    "input), fragments, overlap_steps, latency_s.",
+)
 @format_option
-def plan(
-    num_ranks: int,
-    rounds: int,
-    device: Literal["auto", "cpu", "gpu"],
-    memory_gb: float | None,
-    samples_per_second: float | None,
-    gbit_per_second: float,
-    as_json: bool,
-    **run_input: Texts,
-) -> None:
-    """Predict the work and cost of a run on a number of ranks, and warn of problems, without running it."""
+def plan(bandwidth: bool, varied: Texts, as_json: bool, **options: Any) -> None:
+    """Predict the work and cost of a run on a number of ranks, and warn of problems, without running it.
+
+    With --bandwidth: the bandwidth that a compute utilisation of 50 to 99 % needs, and the utilisation over the links
+    of the input. It needs no input where --vary names all values.
+    """
     from hpctrip.base.io import json_text
-    from hpctrip.plan import forecast
-    from hpctrip.plan.report import report, values
+    from hpctrip.plan import bandwidth as bandwidths
+    from hpctrip.plan import forecast, report
     from hpctrip.plan.speed import stated
     from hpctrip.runner.experiment import read_input
 
-    experiment = read_input(**run_input).experiment
-    speed = stated(samples_per_second) if samples_per_second else None
-    network, memory = gbit_per_second * 1e9, (memory_gb or math.inf) * 1e9
-    planned = forecast(experiment, rounds, speed, num_ranks, network, device, memory)
-    click.echo(json_text(values(planned)) if as_json else "\n".join(report(planned)))
+    if varied and not bandwidth:
+        raise InputError(f"--vary {varied[0]}", "is an option of --bandwidth", "add --bandwidth")
+    run_input = {name: options.pop(name) for name in ("paths", "overrides", "plugins")}
+    if bandwidth:
+        from hpctrip.studies.studies import axes_of
+
+        axes = axes_of(varied, "--vary")
+        needs_input = any(run_input.values()) or not axes.keys() >= bandwidths.REQUIRED
+        planned = forecast(read_input(**run_input).experiment, 1, stated(1.0)) if needs_input else None
+        table = bandwidths.rows(axes, planned)
+        click.echo(json_text(table) if as_json else "\n".join(bandwidths.report(table)))
+        return
+    experiment, samples = read_input(**run_input).experiment, options["samples_per_second"]
+    planned = forecast(
+        experiment,
+        options["rounds"],
+        stated(samples) if samples else None,
+        options["num_ranks"],
+        options["gbit_per_second"] * 1e9,
+        options["device"],
+        (options["memory_gb"] or math.inf) * 1e9,
+    )
+    click.echo(json_text(report.values(planned)) if as_json else "\n".join(report.report(planned)))
 
 
 @click.command()

@@ -184,12 +184,16 @@ def owner_of(field: FieldInfo) -> Registry | NamedTables | type[Component] | Non
 
 
 def walk(component: Component, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
-    """(dotted key, field, value) of every key and table of a component, a table before its keys."""
+    """(dotted key, field, value) of every key and table of a component, a table before its keys. Tables under names of
+    the user's choice come with the field that holds them."""
     for name, field in type(component).model_fields.items():
-        value = getattr(component, name)
-        yield prefix + name, field, value
-        if isinstance(value, Component):
-            yield from walk(value, f"{prefix}{name}.")
+        value, key = getattr(component, name), prefix + name
+        yield key, field, value
+        named = value if isinstance(owner_of(field), NamedTables) else {}
+        tables = {key: value} | {f"{key}.{own}": table for own, table in named.items()}
+        for place, table in tables.items():
+            if isinstance(table, Component):
+                yield from walk(table, f"{place}.")
 
 
 def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset()) -> bool:

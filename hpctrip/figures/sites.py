@@ -14,7 +14,16 @@ from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
-from hpctrip.record.site_report import STRAGGLER, bars_of, by_site, seconds_of, spent_in, table_of, unit_in
+from hpctrip.record.site_report import (
+    RARE,
+    STRAGGLER,
+    bars_of,
+    by_site,
+    seconds_of,
+    spent_in,
+    table_of,
+    unit_in,
+)
 from hpctrip.sim.network import DistanceNetwork
 
 if TYPE_CHECKING:
@@ -24,9 +33,11 @@ NEAR_MILES = 1000
 MOST_ROUNDS, MOST_SITES = 30, 60
 """Largest numbers of rounds and of sites in a legible timeline."""
 DOING = {
+    "queued": {"color": "white", "hatch": "....", "edgecolor": style.QUIET, "linewidth": 0},
     "computing": {"color": style.BLUE},
     "sending": {"color": style.ORANGE, "hatch": "////", "edgecolor": "white", "linewidth": 0},
     "waiting": {"color": style.FAINT},
+    "idle": {"facecolor": "white", "edgecolor": style.FAINT, "linewidth": 0.6},
     "given up": {"color": style.VERMILLION, "hatch": "xxxx", "edgecolor": "white", "linewidth": 0},
     "away": style.HATCHED,
 }
@@ -118,17 +129,17 @@ def described(run: Run) -> str:
 def timeline(run: Run) -> Drawing:
     """Computing, sending and waiting of each site over time.
 
-    A site computes and sends its update; then it waits until the end of the round that takes the update, or until it
-    starts again. Given up: the whole time that it spent on an update that was late, lost or diverged. Away: it was to
-    start, and was out. Thin lines are ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were
-    in most of them.
+    A site may wait in a queue; it computes and sends its update; then it waits until the end of the round that takes
+    the update, or until it starts again. Idle: it is provisioned by its window, and has no work. Given up: the whole
+    time that it spent on an update that was late, lost or diverged. Away: it was to start, and was out. Thin lines are
+    ends of rounds. At most the last 30 rounds are drawn, of the 60 sites that were in most of them.
     """
     bars, rounds = bars_of(run), run.rounds[["round", "clock_start_s", "clock_s"]].tail(MOST_ROUNDS)
     ends = pd.DataFrame({"round": rounds["round"], "site": "", "doing": "round"})
     ends["name"] = ""
     ends["start_h"], ends["end_h"] = rounds["clock_start_s"] / HOUR_S, rounds["clock_s"] / HOUR_S
     number, from_h = ends["round"].iloc[0], ends["start_h"].iloc[0]
-    taking_part = run.cohorts[run.cohorts["round"] >= number].groupby("site").size()
+    taking_part = run.flying[run.flying["round"] >= number].groupby("site").size()
     sites = taking_part.nlargest(MOST_SITES).index.sort_values()
     bars = bars[(bars["end_h"] > from_h) & bars["site"].isin(sites)]
     bars = bars.assign(start_h=bars["start_h"].clip(lower=from_h))
@@ -151,9 +162,10 @@ def timeline(run: Run) -> Drawing:
     style.finish(picture, f"{described(run)}\n{drawn}; thin lines: ends of rounds")
 
     hours = (bars["end_h"] - bars["start_h"]).groupby([bars["site"], bars["doing"]]).sum().unstack()
-    hours = hours.reindex(sites, columns=DOING).fillna(0.0)
+    doings = [doing for doing in DOING if doing not in RARE or doing in hours]
+    hours = hours.reindex(sites, columns=doings).fillna(0.0)
     rows = [(name, *(f"{h:.3g}" for h in row)) for name, row in zip(names, hours.to_numpy(), strict=True)]
-    lines = [*aligned(("site", *(f"{doing} h" for doing in DOING)), rows), drawn]
+    lines = [*aligned(("site", *(f"{doing} h" for doing in doings)), rows), drawn]
     bars.insert(1, "name", bars["site"].map(dict(enumerate(run.site_names))))
     return Drawing(picture, pd.concat([bars.astype({"site": str}), ends]), lines)
 

@@ -276,7 +276,7 @@ def miles(sites: pd.DataFrame) -> pd.Series:
 
 def chosen(run: Run) -> np.ndarray:
     """[N] share of the rounds in which each site was in the cohort."""
-    counts = run.cohorts["site"].value_counts().reindex(run.sites["site"], fill_value=0)
+    counts = run.flying["site"].value_counts().reindex(run.sites["site"], fill_value=0)
     return counts.to_numpy() / len(run.rounds)
 
 
@@ -310,7 +310,7 @@ def area(samples: np.ndarray | int, most: int) -> np.ndarray | float:
 def power_over_time(run: Run) -> pd.DataFrame | None:
     """True power of the cohort's sites at the start of every round: hours, end_h (the round's end), mean, min, max, n.
     None where no site's power ever changed (a constant or uniform model, or one round)."""
-    rows = run.cohorts[["round", "site", "power_fraction"]]
+    rows = run.flying[["round", "site", "power_fraction"]]
     if not (rows.groupby("site")["power_fraction"].nunique() > 1).any():
         return None
     powers = rows.groupby("round")["power_fraction"].agg(["mean", "min", "max", "size"])

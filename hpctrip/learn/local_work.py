@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.config.component import Component
+from hpctrip.config.component import Component, config_key
 from hpctrip.config.identity import Added
+from hpctrip.sim.arrivals import Rounds
 from hpctrip.sim.policies.base import MOST_VISITS
 from hpctrip.sim.sites import numbered
 
@@ -90,6 +91,13 @@ class LocalWork(Component):
     def has_recipe(self) -> bool:
         """Whether a step is more than that of its optimiser: scheduled, clipped, or without decay of vectors."""
         return self.is_scheduled or self.clip_norm is not None or not self.decay_vectors
+
+    def check_rounds(self, rounds: Rounds) -> None:
+        """Raises InputError where steps of a schedule cannot be counted over such rounds."""
+        if self.is_scheduled and rounds.leaves_flights:
+            problem = "has no common count of steps, by which train.warmup_steps and train.cosine_steps go"
+            hint = "leave these out, or use synchronous rounds"
+            raise InputError(config_key("rounds", rounds), problem, hint)
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step of the run, counted from 0 over all rounds: that of torch's LinearLR, then

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.config.component import Component, config_key
+from hpctrip.sim.world import World
 
 if TYPE_CHECKING:
     import torch
@@ -70,9 +71,19 @@ class Overlap(Component):
         part = self.part(round - 1, len(params)) if round > 1 else slice(0)
         return Replica(params, part, self.steps, self.blend)
 
-    def share_of_round(self, local_steps: int | None) -> float:
-        """Share of a round's computing that the transfer of the round before overlaps."""
-        return 1.0 if self.delayed else self.steps / local_steps if local_steps else 0.0
+    def num_sent(self, num_params: int) -> int:
+        """Entries of the largest fragment."""
+        return -(-num_params // self.fragments)
+
+    def of(self, world: World, num_params: int, local_steps: int | None) -> World:
+        """The world in which a transfer has the bytes of a fragment, and overlaps computing."""
+        share = self.num_sent(num_params) / num_params
+        return replace(
+            world,
+            update_bytes=share * world.update_bytes,
+            model_bytes=share * world.model_bytes,
+            overlap=1.0 if self.delayed else self.steps / (local_steps or 1),
+        )
 
     def check(self, experiment: Any, num_sites: int) -> None:
         """Raises InputError with every table of an experiment that does not fit."""
@@ -89,6 +100,8 @@ class Overlap(Component):
             yield Fault(f"policy.kind = {e.policy.kind!r}", together, all_sites)
         if e.faults.deadline_s is not None:
             yield Fault(f"faults.deadline_s = {e.faults.deadline_s:g}", together, "leave deadlines out")
+        if e.availability:
+            yield Fault("availability", f"{together}, at any time", "leave the tables out")
         if e.accounts.site_budgets:
             yield Fault("accounts", f"{together}, also when one has spent its budget", "leave site_max_* out")
         if e.timing.compute == "measured":
@@ -100,7 +113,7 @@ class Overlap(Component):
         if num_sites > MOST_SITES:
             kept = f"{num_sites} sites would each keep a model"
             yield Fault("overlap", f"{kept}, the most is {MOST_SITES}", "lower sites.num_sites")
-        if e.train.local_steps is None or e.rounds.work_by_speed is not None:
+        if e.train.local_steps is None or e.rounds.work_by_speed or e.rounds.work_s:
             yield Fault("overlap", "counts steps, as many at every site", "set train.local_steps alone")
         elif self.steps >= e.train.local_steps:
             bound = f"is not below train.local_steps = {e.train.local_steps}"

@@ -26,8 +26,8 @@ def elementwise(step: Callable) -> Callable:
 class Server(Component):
     """Base of server optimisers: how the averaged update (a pseudo-gradient) changes the global model."""
 
-    weights: Literal["samples", "uniform"] = "samples"
-    """p_i: proportional to the site's samples (Eq. 1), or equal."""
+    weights: Literal["samples", "uniform", "processed"] = "samples"
+    """p_i: proportional to the site's samples (Eq. 1), equal, or proportional to the samples that it has visited."""
     on_diverged: Literal["stop", "drop"] = "stop"
     """Reaction to an update that is not finite or exceeds the fixed-point range: stop the run, or drop the update. A
     round in which every update diverged always stops the run."""

@@ -144,7 +144,7 @@ class Plan:
         """Bytes of the results file and of each of the two checkpoints after max_rounds rounds like the last one."""
         host, row = self.aggregator.host, self.rounds[-1].row
         num_candidates = len(row.candidates.k) if row.candidates else 0
-        num_flights, num_entries = len(row.cohort.site), len(host.initial_params)
+        num_flights, num_entries = len(row.billed.site), len(host.initial_params)
         rows = self.aggregator.experiment.stop.max_rounds * schema.row_bytes(num_flights, num_candidates)
         num_under_way = int((row.cohort.status == Status.UNDER_WAY).sum())
         update_entries = num_under_way * (num_entries + host.memory.NUM_LOSSES)

@@ -69,23 +69,29 @@ class Run(ResultsFile):
     @property
     def flights(self) -> pd.DataFrame:
         """One row per flight, a site's work from its start until its update arrives or is given up: site, round (in
-        which it started), start_s, computed_s, sent_s, end_s, age, weight, status, energy_j.
+        which it started), start_s, begin_s (of computing), computed_s, sent_s, end_s, age, weight, status, energy_j.
 
         Times are simulated seconds since the start of the run; NaN: never, or not known yet. end_s is the end of the
         round that took the update or gave it up (NaN: under way). age, weight and status are those of its last round,
         as in `cohorts`; energy_j is that of all its rounds.
         """
-        rows = self.cohorts.merge(self.rounds[["round", "clock_start_s", "clock_s"]], on="round")
+        rows = self.flying.merge(self.rounds[["round", "clock_start_s", "clock_s"]], on="round")
         rows["round"] -= rows["age"]
         rows["energy_j"] = rows[[*ACTIVITIES]].sum(axis=1, skipna=False)
         rows["energy_j"] = rows.groupby(["round", "site"])["energy_j"].transform("sum", min_count=1)
         rows = rows.drop_duplicates(["round", "site"], keep="last").sort_values(["round", "site"])
         rows["start_s"] = rows["start_s"].fillna(rows["clock_start_s"])  # of older files: all start together
-        rows["computed_s"] = (rows["start_s"] + rows["compute_s"]).where(np.isfinite(rows["compute_s"]))
+        rows["begin_s"] = rows["start_s"] + rows["queue_s"]
+        rows["computed_s"] = (rows["begin_s"] + rows["compute_s"]).where(np.isfinite(rows["compute_s"]))
         rows["sent_s"] = (rows["computed_s"] + rows["comm_s"]).where(rows["status"] != Status.LATE)
         rows["end_s"] = rows["clock_s"].where(rows["status"] != Status.UNDER_WAY)
-        names = "site round start_s computed_s sent_s end_s age weight status energy_j"
+        names = "site round start_s begin_s computed_s sent_s end_s age weight status energy_j"
         return rows[names.split()].reset_index(drop=True)
+
+    @property
+    def flying(self) -> pd.DataFrame:
+        """The rows of `cohorts` that are of flights, without the sites that were provisioned and idle."""
+        return self.cohorts[self.cohorts["status"] != Status.IDLE]
 
     @property
     def site_names(self) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpctrip.base.rows import TEXT, columns
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
 
 
 class Column(NamedTuple):
@@ -192,7 +192,7 @@ def tables(history: History) -> dict[str, dict[str, Column]]:
     for name, spec in TABLES["rounds"].items():
         if "is_counted" in spec and all(math.isnan(value) for value in rounds[name]):
             del rounds[name]
-    cohorts = [(row.round, row.cohort) for row in rows]
+    cohorts = [(row.round, row.billed) for row in rows]
     candidates = [(row.round, row.candidates) for row in rows if row.candidates is not None]
     return {
         "rounds": to_columns(TABLES["rounds"], rounds),
@@ -243,15 +243,23 @@ def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
     candidates = _split(arrays["candidates"], columns(Candidates), rounds["round"])
     return History(
         tuple(
-            RoundRow(
-                **(row := dict(zip(rounds, values, strict=True))),
-                cohort=CohortRound(**({"start_s": np.float64(row["clock_start_s"])} | cohort)),
-                candidates=Candidates(**weighed) if len(weighed["k"]) else None,
-            )
+            _row(dict(zip(rounds, values, strict=True)), cohort, weighed)
             for values, cohort, weighed in zip(
                 zip(*rounds.values(), strict=True), cohorts, candidates, strict=True
             )
         )
+    )
+
+
+def _row(row: dict[str, Any], cohort: dict[str, np.ndarray], weighed: dict[str, np.ndarray]) -> RoundRow:
+    """The row of a round with its entries in the other tables."""
+    billed = CohortRound(**({"start_s": np.float64(row["clock_start_s"])} | cohort))
+    is_idle = billed.status == Status.IDLE
+    return RoundRow(
+        **row,
+        cohort=billed.of(~is_idle) if is_idle.any() else billed,
+        candidates=Candidates(**weighed) if len(weighed["k"]) else None,
+        idle=billed.of(is_idle) if is_idle.any() else None,
     )
 
 

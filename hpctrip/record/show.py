@@ -13,6 +13,7 @@ from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, labelled, printable
 from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.sources import PLUGINS, read_sources
+from hpctrip.record.event_report import by_event, told
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
@@ -38,6 +39,8 @@ _AS_RECORDED = (
 )
 
 
+MOST_EVENTS = 10
+"""Events of [availability] that are shown; `--format json` has all."""
 DEADLINE = "policy.objective.deadline_s"
 """The input key of the time by which the target accuracy is to be reached."""
 
@@ -69,6 +72,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
         "meters": run.meta["meters"],
+        "events": by_event(run) if "availability" in run.input else [],
         "not_recorded": [
             f"{name}/{c}"
             for name, frame in run.tables.items()
@@ -156,6 +160,10 @@ def summary(run: Run) -> dict[str, str]:
         **_target(facts),
         **deadline(facts),
         **drawn(facts),
+        **{
+            f"event {n} of {event['table']}": told(event)
+            for n, event in enumerate(facts["events"][:MOST_EVENTS], 1)
+        },
         **({"measured by": ", ".join(facts["meters"])} if facts["meters"] else {}),
         "ran on": _machines(facts),
         "model digest": facts["params_digest"] or "not known",

@@ -18,7 +18,9 @@ from hpctrip.sim.quantities import ACTIVITIES, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
 
-DOING = ("computing", "sending", "waiting", "given up", "away")
+DOING = ("queued", "computing", "sending", "waiting", "idle", "given up", "away")
+RARE = ("queued", "idle")
+"""Of these, those that only some worlds have: they are shown where there is such time."""
 """Activities of a site between the start of one flight and that of the next."""
 STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
 
@@ -35,7 +37,7 @@ def by_site(run: Run) -> pd.DataFrame:
         return np.bincount(sites, amounts.astype(float), num_sites).astype(float)  # NaN: not known in a round
 
     columns = {
-        "rounds_in_cohort": cohorts.drop_duplicates(["round", "site"])["site"].value_counts(),
+        "rounds_in_cohort": run.flying.drop_duplicates(["round", "site"])["site"].value_counts(),
         "rounds_straggler": rounds["straggler"].value_counts(),
     }
     columns = {name: counts.reindex(run.sites["site"], fill_value=0) for name, counts in columns.items()}
@@ -69,7 +71,7 @@ def table_of(run: Run, report: pd.DataFrame) -> tuple[list[str], list[list[str]]
     columns["rounds"] = [f"{number:,}" for number in (*report["rounds_in_cohort"], len(run.rounds))]
     share("of all", "participation_fraction")
     for doing in DOING[:-1]:
-        if doing != "given up" or report[seconds_of(doing)].any():
+        if doing not in (*RARE, "given up") or report[seconds_of(doing)].any():
             add(f"{doing} h", seconds_of(doing), HOUR_S)
     for what, quantity in spent_in(report).items():
         factor, unit = unit_in(run, report, quantity)
@@ -130,16 +132,21 @@ def bars_of(run: Run) -> pd.DataFrame:
     start_s, status = flights["start_s"], flights["status"]
     again_s = start_s.groupby(flights["site"]).shift(-1)
     free_s = np.fmin(flights["end_s"].fillna(run.rounds["clock_s"].iloc[-1]), again_s)
-    computed_s, sent_s = np.fmin(flights["computed_s"], free_s), np.fmin(flights["sent_s"], free_s)
+    begin_s, computed_s, sent_s = (
+        np.fmin(flights[name], free_s) for name in ("begin_s", "computed_s", "sent_s")
+    )
     used = status.isin([Status.ARRIVED, Status.UNDER_WAY])
     parts = {
-        "computing": (used, start_s, computed_s),
+        "queued": (used, start_s, begin_s),
+        "computing": (used, begin_s, computed_s),
         "sending": (used, computed_s, sent_s),
         "waiting": (used, sent_s, free_s),
         "given up": (~used & (status != Status.OUT), start_s, free_s),
         "away": (status == Status.OUT, start_s, free_s),
     }
-    tables = []
+    idle = run.cohorts[run.cohorts["status"] == Status.IDLE]
+    times = {"start_h": idle["start_s"] / HOUR_S, "end_h": (idle["start_s"] + idle["comm_s"]) / HOUR_S}
+    tables = [idle[["site", "round"]].assign(doing="idle", **times)]
     for doing, (those, from_s, until_s) in parts.items():
         times = {"doing": doing, "start_h": from_s / HOUR_S, "end_h": until_s / HOUR_S}
         tables.append(flights[["site", "round"]].assign(**times)[those & (until_s - from_s > 1e-6)])

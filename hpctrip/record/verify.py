@@ -85,7 +85,7 @@ def _derived(run: Run, rows: tuple[RoundRow, ...]) -> Iterator[tuple[str, Any, s
         yield "num_sites", [len(cohort.site) for cohort in cohorts], "its cohort's is"
     yield "num_arrived", [(cohort.status == Status.ARRIVED).sum() for cohort in cohorts], "its cohort's is"
     for name in ("num_samples", *SPENT):
-        yield name, [getattr(cohort, name).sum() for cohort in cohorts], "its cohort's sum is"
+        yield name, [getattr(row.billed, name).sum() for row in rows], "its cohort's sum is"
     yield "energy_j", sum(rounds[name] for name in ACTIVITIES), "its parts give"
     votes = [row.candidates.vote if row.candidates else 0 for row in rows]
     yield "voted_num_sites", votes, "its candidates vote for"
@@ -143,13 +143,14 @@ def _times(row: RoundRow, timing: Timing, deadline_s: float, run: Run, waits_for
     if not len(cohort.site):
         yield "its cohort is empty"
         return
-    finish_s, asked = cohort.compute_s + cohort.comm_s, status != Status.OUT
+    after_s, asked = cohort.queue_s + cohort.compute_s, status != Status.OUT
+    finish_s = after_s + cohort.comm_s
     late = asked & (finish_s > deadline_s) & (status != Status.UNDER_WAY)
     for site in cohort.site[late != (status == Status.LATE)]:
         yield f"{run.site_name(site)}: its times and the deadline of {deadline_s:g} s contradict its status"
-    if not waits_for_all:
+    if not waits_for_all or (run.input.get("availability") and not asked.any()):  # until one may be asked
         return
-    expected = timing.makespan_s(cohort.compute_s, cohort.comm_s, status, deadline_s)
+    expected = timing.makespan_s(after_s, cohort.comm_s, status, deadline_s)
     if unequal(row.makespan_s, expected).size:
         yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {timing.clock})"
     at = cohort.site == row.straggler

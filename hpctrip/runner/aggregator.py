@@ -93,7 +93,7 @@ class Aggregator:
             evaluate=self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds),
             local_work=times.flights.local_work,
             ended=ended.tolist(),
-            first_step=host.work.local_steps * sum(row.local_work for row in draft.before.history.rows)
+            first_step=host.work.local_steps * draft.before.history.total_work
             if host.work.is_scheduled
             else 0,
         )

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -20,10 +20,10 @@ from pydantic import Field
 
 from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.io import PathName, beside
-from hpctrip.config.component import Component, config_key, is_own
+from hpctrip.config.component import Component, is_own
 from hpctrip.config.identity import Added, NotInResult, NotInTraining, flat
 from hpctrip.config.inputs import Tables, folder_of, merge, read_layers, resolved, validate
-from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name
+from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name, with_code_paths
 from hpctrip.config.sources import missing_files, seen_from_here
 from hpctrip.device.meter import Metering
 from hpctrip.device.settings import GpuSettings
@@ -42,11 +42,13 @@ from hpctrip.runner.cache.writer import CacheInput
 from hpctrip.runner.callbacks import CALLBACKS
 from hpctrip.runner.signals import Interrupt
 from hpctrip.sim.arrivals import ROUNDS
+from hpctrip.sim.availability import AVAILABILITY
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.matrix import MatrixNetwork
 from hpctrip.sim.network import NETWORKS
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
@@ -89,6 +91,9 @@ class Experiment(Component):
     """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
     timing: NotInTraining[Timing] = Timing()
     faults: NotInTraining[Faults] = Faults()
+    availability: NotInTraining[Added[AVAILABILITY.named_fields()]] = {}
+    """When sites may train, and how long they wait until they start, by names of your choice:
+    `[availability.maintenance]`. What several of them leave combines."""
     profiler: NotInTraining[Profiler] = Profiler()
     forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
     """Forecast of the sites' power over the coming round, for the profiler."""
@@ -147,13 +152,11 @@ class Experiment(Component):
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
-        if self.train.is_scheduled and self.rounds.leaves_flights:
-            raise InputError(
-                config_key("rounds", self.rounds),
-                "has no common count of steps, by which train.warmup_steps and train.cosine_steps go",
-                "leave these out, or use synchronous rounds",
-            )
+        self.train.check_rounds(self.rounds)
         self.overlap.check(self, num_sites)
+        self.network.check(self.rounds.leaves_flights, self.faults)
+        for name in self.availability:
+            self.timing.check_own_times(f"[availability.{name}]", "leave the table out")
         self.accounts.check(signal_models(self), self.stop.budgets, self.sites.columns())
         return num_sites
 
@@ -185,8 +188,10 @@ class Experiment(Component):
                 problem = f"fails before the run: {cause(error)}"
                 raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
 
-    def check_outputs(self, results: str) -> None:
-        """Raise InputError where a callback would replace a file that it did not write."""
+    def check_run(self, results: str) -> None:
+        """Raise InputError where the network is a clock only, and where a callback would replace a file that it did not
+        write."""
+        self.network.check_training()
         for callback in self.callbacks.values():
             if callback.enabled:
                 callback.check_outputs(Path(results).resolve())
@@ -194,16 +199,9 @@ class Experiment(Component):
     def world(self, num_params: int, num_buffers: int = 0) -> World:
         """The simulated world, for a model with `num_params` parameters and `num_buffers` entries of buffers. Raises
         InputError where its files are unusable."""
-        num_sent = -(-num_params // self.overlap.fragments)
-        sent_fraction = self.compression.sent_fraction(num_sent, num_buffers)
+        sent_fraction = self.compression.sent_fraction(self.overlap.num_sent(num_params), num_buffers)
         world = World.build(self, 4.0 * (num_params + num_buffers), sent_fraction)
-        share = num_sent / num_params
-        return replace(
-            world,
-            update_bytes=share * world.update_bytes,
-            model_bytes=share * world.model_bytes,
-            overlap=self.overlap.share_of_round(self.train.local_steps),
-        )
+        return self.overlap.of(world, num_params, self.train.local_steps)
 
     def simulation(
         self,
@@ -218,15 +216,18 @@ class Experiment(Component):
         world = self.world(num_params, num_buffers)
         if len(num_samples) != len(world):
             raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
+        num_visits = self.train.num_visits(num_samples)
+        shares = {"samples": num_samples, "uniform": np.ones(len(num_samples)), "processed": num_visits}
         return Simulation(
             world=world,
             profiler=self.profiler,
             policy=self.policy,
             stop=self.stop,
-            num_visits=self.train.num_visits(num_samples),
+            num_visits=num_visits,
             num_samples=num_samples,
             label_counts=np.zeros((0, 0), np.int64) if label_counts is None else label_counts,
-            shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
+            shares=shares[self.server.weights],
+            weighs_work=self.server.weights == "processed",
             seed=self.seed,
             forecast=self.forecast,
             rounds=self.rounds,
@@ -239,7 +240,8 @@ class Input:
 
     tables: Tables
     set_by_policy: Tables
-    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`."""
+    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`; {}: it leaves
+    the table out."""
     experiment: Experiment
     extensions: Extensions = NO_EXTENSIONS
     """The plug-ins and packages of the user, which have run."""
@@ -249,7 +251,8 @@ class Input:
         """The input of these tables, overlaid with `set_by_policy`; `extensions` have run already. Raises InputError
         with every fault."""
         layers = [{name: table} for name, table in set_by_policy.items()]
-        return cls(tables, set_by_policy, experiment_of(merge_layers(tables, layers)), extensions)
+        left = {name: table for name, table in tables.items() if set_by_policy.get(name) != {}}
+        return cls(tables, set_by_policy, experiment_of(merge_layers(left, layers)), extensions)
 
     def with_seed(self, seed: int) -> Input:
         """The same input with another seed. It is validated again only where the policy sets keys, which may depend on
@@ -336,18 +339,6 @@ def seen_from(folder: str, tables: Tables, root: type[Component] = Experiment) -
     return with_code_paths(seen_from_here(tables, folder, root), partial(beside, folder))
 
 
-def with_code_paths(tables: Tables, move: Callable[[str], str]) -> Tables:
-    """Tables in which `move` has replaced the paths of plug-ins and of the keys `file.py:Name`. Values of other types
-    stay as they are: validation refuses them."""
-    moved = dict(tables)
-    if isinstance(plugins := tables.get("plugins"), list):
-        moved["plugins"] = [move(path) if isinstance(path, str) else path for path in plugins]
-    if isinstance(workload := tables.get("workload"), dict):
-        code = {key: named for key, value in workload.items() if (named := code_name(value))}
-        moved["workload"] = workload | {key: f"{move(file)}:{name}" for key, (file, name) in code.items()}
-    return moved
-
-
 _CODE_PATHS = "its path is relative to the working folder, in an input file to that file"
 
 
@@ -388,6 +379,10 @@ def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
     run_input = Input.of(tables, {}, extensions)
     sites, seed = run_input.experiment.sites, run_input.experiment.seed
     replaced = run_input.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
+    if "sites" in replaced and isinstance(run_input.experiment.network, MatrixNetwork):
+        replaced["network"] = {"kind": NETWORKS.default} | replaced.get(
+            "network", {}
+        )  # they are in no region
     return Input.of(tables, replaced, extensions) if replaced else run_input
 
 

@@ -212,7 +212,7 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
     process.set_up_malloc(trains=ranks.rank in ranks.hosts)
 
     def checked() -> int:
-        experiment.check_outputs(start.path)
+        experiment.check_run(start.path)
         num_sites = experiment.checked_num_sites()
         experiment.check_callbacks()
         return num_sites

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import astuple, dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import ClassVar, Self
 
 import numpy as np
@@ -22,11 +23,11 @@ from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.identity import Added
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes, State
-from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision
+from hpctrip.sim.policies.base import MOST_LOCAL_WORK, Decision, work_within
 from hpctrip.sim.rounds import Status
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import Timing, checked_length_s
 from hpctrip.sim.view import SiteView
-from hpctrip.sim.world import World, checked_length_s
+from hpctrip.sim.world import World
 
 
 class Rounds(Component):
@@ -40,8 +41,20 @@ class Rounds(Component):
     power that they are believed to have now, at least 1: ceil(H T_i min(c) / c_i) (DyLU, arXiv 2401.09135). Absent: as
     the policy says."""
 
+    work_s: Added[Seconds | None] = Field(None, gt=0)
+    """Each site trains what fits into so many seconds of computing, at least 1 times what [train] says, with the power
+    that it is believed to have. Absent: as the policy says."""
+
+    @model_validator(mode="after")
+    def _one_work(self) -> Self:
+        if self.work_s is not None and self.work_by_speed is not None:
+            raise ValueError("work_s and work_by_speed exclude each other")
+        return self
+
     def with_local_work(self, decision: Decision, view: SiteView) -> Decision:
         """The decision of a policy with the local work of its sites."""
+        if self.work_s is not None:
+            return replace(decision, local_work=work_within(view, self.work_s)[decision.cohort])
         if self.work_by_speed is None:
             return decision
         fastest_s = view.work_s[view.work_s > 0].min(initial=np.inf)
@@ -65,12 +78,8 @@ class Rounds(Component):
 
     def check(self, timing: Timing, faults: Faults) -> None:
         """InputError where a flight would have no time of its own, which it needs in order to end in another round."""
-        if self.leaves_flights and (timing.clock, timing.compute) != ("straggler", "modelled"):
-            raise InputError(
-                f'timing: clock = "{timing.clock}", compute = "{timing.compute}"',
-                f"gives a site no time of its own before it has trained, which {config_key('rounds', self)} needs",
-                'use clock = "straggler" and compute = "modelled", or synchronous rounds',
-            )
+        if self.leaves_flights:
+            timing.check_own_times(config_key("rounds", self), "synchronous rounds")
 
 
 ROUNDS = Registry("kind of rounds", default="synchronous", required=Rounds.times, added=True)
@@ -124,6 +133,9 @@ class Quorum(Asynchronous):
     """K: updates of its own that a round waits for."""
     grace_s: Seconds = Field(0.0, ge=0)
     """Seconds for which the round waits for the others when K have arrived."""
+    longest_s: Added[Seconds | None] = Field(None, gt=0)
+    """Seconds after which the round ends though fewer have arrived, if any has; else with the first. Absent: it waits
+    for K."""
 
     def check(self, timing: Timing, faults: Faults) -> None:
         """Besides, InputError where the grace is no shorter than the deadline, after which nothing can come."""
@@ -137,8 +149,11 @@ class Quorum(Asynchronous):
         events = Events(world, state, decision, work_s, self)
         awaited = events.start(decision.cohort)
         missing, until_s = min(self.num, awaited), np.inf
+        longest_s = np.inf if self.longest_s is None else state.clock_s + self.longest_s
         while flight := events.next_end(until_s):
             fate = events.receive(flight)
+            if fate == Status.ARRIVED:
+                until_s = min(until_s, max(longest_s, events.clock_s))
             if not awaited:  # none of this round's own
                 break
             if flight.version == state.round:
@@ -193,6 +208,12 @@ class Flight:
     comm_s: float
     local_work: int
     status: int
+    queue_s: float
+
+    @property
+    def computed_s(self) -> float:
+        """When the site has computed."""
+        return self.start_s + self.queue_s + self.compute_s
 
     @property
     def is_sent(self) -> bool:
@@ -238,23 +259,23 @@ class Events:
     def start(self, sites: np.ndarray, most: int | None = None) -> int:
         """Let those of `sites` start now, the first `most` of them, that have no flight under way and have not started
         in this round. Returns the number of those that do: sites that are out are not asked."""
-        sites = np.array([site for site in sites.tolist() if site not in self._busy][:most], dtype=np.int64)
+        idle = (site for site in map(int, sites) if site not in self._busy)
+        sites = np.fromiter(islice(idle, most), np.int64)
         if not len(sites):
             return 0
         self._busy.update(sites.tolist())
-        asked = self._world.available(self.clock_s)[sites] > 0
+        asked = self._world.available(self.clock_s, sites) > 0
         compute_s = np.full(len(sites), np.inf)
-        compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s)
+        queue_s = self._world.queue_s(self._state.round + 1, self.clock_s, sites)
+        compute_s[asked] = self._world.computing_s(sites[asked], self.clock_s, self._work_s, queue_s[asked])
         alone_s = self._world.transfers(self.clock_s, sites).alone_s
         comm_s = np.where(np.isfinite(compute_s), np.nan, alone_s)  # known when it has computed
         status = np.where(asked, Status.UNDER_WAY, Status.OUT)
-        work = self._local_work[sites]
-        for site, *own_s, times, fate in zip(
-            *map(np.ndarray.tolist, (sites, compute_s, comm_s, work, status)), strict=True
-        ):
-            flight = Flight(site, self._state.round, self.clock_s, *own_s, times, fate)
+        columns = compute_s, comm_s, self._local_work[sites], status, queue_s
+        for site, *own in zip(*map(np.ndarray.tolist, (sites, *columns)), strict=True):
+            flight = Flight(site, self._state.round, self.clock_s, *own)
             self._started.append(flight)
-            if fate == Status.UNDER_WAY:
+            if flight.status == Status.UNDER_WAY:
                 self._schedule(flight)
         return int(asked.sum())
 
@@ -275,7 +296,7 @@ class Events:
 
     def receive(self, flight: Flight) -> Status:
         """Take a flight that has come to its end into this round. Returns the fate of its update."""
-        late = flight.compute_s + flight.comm_s > self._world.deadline_s
+        late = flight.queue_s + flight.compute_s + flight.comm_s > self._world.deadline_s
         lost = self._wan(flight.version)[0][flight.site]
         fate = Status.LATE if late else Status.LOST if lost else Status.ARRIVED
         if fate == Status.ARRIVED and self._rounds.is_too_old(self._state.round - flight.version):
@@ -298,19 +319,21 @@ class Events:
         while self.clock_s <= state.clock_s and self.next_end():
             pass
         waited_s = self.clock_s - state.clock_s
-        length_s = checked_length_s(round, waited_s if waited_s > 0 else self._world.deadline_s)
+        chosen = np.array([flight.site for flight in flights])
+        length_s = waited_s if waited_s > 0 else self._world.nobody_s(state.clock_s, chosen)
+        length_s = checked_length_s(round, length_s)
         columns = zip(*map(astuple, flights), strict=True)
         return RoundTimes(round, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s)
 
     def _schedule(self, flight: Flight) -> None:
         """Put the next event of a flight into the queue: its end, where that is known, or the end of its computing."""
-        next_s = flight.start_s + flight.compute_s + (flight.comm_s if flight.is_sent else 0.0)
+        next_s = flight.computed_s + (flight.comm_s if flight.is_sent else 0.0)
         next_s = min(next_s, flight.start_s + self._world.deadline_s)
         heapq.heappush(self._queue, (next_s, flight.site, flight.version, flight))
 
     def _send(self, flight: Flight) -> None:
         """Begin the transfer of a site that has computed."""
-        alone_s, link_s = self._world.transfers(self.clock_s, np.array([flight.site]))
+        alone_s, link_s, *_ = self._world.transfers(self.clock_s, np.array([flight.site]))
         extra_s = self._wan(flight.version)[1][flight.site]
         if link_s > 0:
             self._link_free_s = np.fmax(self.clock_s, self._link_free_s) + link_s

@@ -1,4 +1,4 @@
-"""Keys by which energy, carbon and cost are counted (`World.bill`), and budgets of a run ([stop]) and of its sites."""
+"""Keys by which energy, carbon and cost are counted (bill.py), and budgets of a run ([stop]) and of its sites."""
 
 from __future__ import annotations
 

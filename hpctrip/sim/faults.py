@@ -1,5 +1,5 @@
-"""Faults of the simulated world: sites that go out and return (availability.py), updates that the WAN loses or delays,
-and the deadline after which the aggregator proceeds without the missing.
+"""Faults of the simulated world: sites that go out and return (availability/outages.py), updates that the WAN loses or
+delays, and the deadline after which the aggregator proceeds without the missing.
 
 Shapes: N sites. Everything is a function of the seed, the simulated time and the round.
 """
@@ -17,7 +17,8 @@ from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads
-from hpctrip.sim.availability import Availability, RandomOutages, read_outages
+from hpctrip.sim.availability import Availability
+from hpctrip.sim.availability.outages import RandomOutages, read_outages
 from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
 MOST_OUTAGES_A_ROUND = 1_000

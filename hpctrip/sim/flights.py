@@ -1,8 +1,8 @@
 """Flights: the work of sites, each from its start until its update has arrived, and the times of a round.
 
-A *flight* starts from the global model of its version, computes, sends its update, and ends when the aggregator takes
-the update into a round's mean, or gives it up. In a synchronous round each ends in the round in which it starts; other
-kinds of rounds (arrivals.py) leave some under way. Shapes: f flights.
+A *flight* starts from the global model of its version, may wait in a queue, computes, sends its update, and ends when
+the aggregator takes the update into a round's mean, or gives it up. In a synchronous round each ends in the round in
+which it starts; other kinds of rounds (arrivals.py) leave some under way. Shapes: f flights.
 """
 
 from __future__ import annotations
@@ -31,14 +31,21 @@ class Flights:
     """Training of the site, as a multiple of that of [train]."""
     status: np.ndarray
     """Fate of its update, a `Status`, at the end of the last round."""
+    queue_s: np.ndarray
+    """Seconds that it waits in a queue before it computes."""
 
     def __len__(self) -> int:
         return len(self.site)
 
     @property
+    def begin_s(self) -> np.ndarray:
+        """When the site begins to compute."""
+        return self.start_s + self.queue_s
+
+    @property
     def computed_s(self) -> np.ndarray:
         """When the site has computed."""
-        return self.start_s + self.compute_s
+        return self.begin_s + self.compute_s
 
     @property
     def has_update(self) -> np.ndarray:
@@ -69,7 +76,8 @@ class RoundTimes:
             np.where(sites.local_work, sites.local_work, row.local_work),
         )
         status = np.where(sites.status == Status.DIVERGED, Status.ARRIVED, sites.status)
-        flights = Flights(sites.site, version, sites.start_s, sites.compute_s, sites.comm_s, work, status)
+        times = sites.start_s, sites.compute_s, sites.comm_s
+        flights = Flights(sites.site, version, *times, work, status, sites.queue_s)
         return cls(row.round, row.clock_start_s, row.makespan_s, flights, row.link_free_s)
 
     @property
@@ -87,7 +95,7 @@ class RoundTimes:
         """Position of the flight that ended last."""
         flights = self.flights
         ended = (flights.status != Status.OUT) & (flights.status != Status.UNDER_WAY)
-        after_s = flights.start_s - self.start_s + (flights.compute_s + flights.comm_s)
+        after_s = flights.begin_s - self.start_s + (flights.compute_s + flights.comm_s)
         return int(np.where(ended, after_s, -np.inf).argmax())
 
     @property
@@ -125,4 +133,4 @@ class State:
         return Flights(*(values[last.status == Status.UNDER_WAY] for values in vars(last).values()))
 
 
-_NONE = Flights(*np.zeros((7, 0), dtype=np.int64))
+_NONE = Flights(*np.zeros((8, 0), dtype=np.int64))

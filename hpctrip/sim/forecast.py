@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -49,6 +50,9 @@ def newest_apart(times_s: np.ndarray, span_s: float, apart_s: float) -> list[int
 
 class Forecast(Component):
     """Base of all forecasts."""
+
+    knows_events: ClassVar[bool] = False
+    """Whether it reckons with the announced events of [availability]; else the profiler does."""
 
     def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
         """The mean power fraction [N] of every site that is expected over the `span_s` seconds from now."""
@@ -110,6 +114,7 @@ class Oracle(Forecast):
     """The true power of the coming round: an upper bound on the benefit of any forecast."""
 
     kind = "oracle"
+    knows_events = True
 
     def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
         """The true mean over the span."""

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.units import GB, MILE_M, BitsPerSecond, Bytes, Metres
 from hpctrip.base.validate import instance, numbers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.sites import Sites, known
 
 SMALL_UPDATE_BYTES = 1000
@@ -29,11 +30,18 @@ class Transfers(NamedTuple):
     """L_i of each that has the aggregator's link to itself, [k] (Eq. 3)."""
     link_s: float
     """Seconds that each takes of the aggregator's link, which all share; 0: no bound."""
+    region: np.ndarray | None = None
+    """Number of the region of each, [k], where the sites of a region share its uplink."""
+    uplink_s: np.ndarray = np.float64(0)
+    """Seconds that each takes of its region's uplink, [k]."""
 
     @property
     def together_s(self) -> np.ndarray:
-        """L_i of all k at once, [k]: none ends before k transfers have passed the shared link."""
-        return np.maximum(self.alone_s, len(self.alone_s) * self.link_s)
+        """L_i of all k at once, [k]: none ends before all that use a shared link have passed it."""
+        together_s = np.maximum(self.alone_s, len(self.alone_s) * self.link_s)
+        if self.region is None:
+            return together_s
+        return np.maximum(together_s, np.bincount(self.region)[self.region] * self.uplink_s)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,16 @@ class Links:
             shared_bytes = up_bytes + down_bytes
         return Transfers(alone_s, 8 * shared_bytes / self.aggregator_bandwidth_bps)
 
+    @property
+    def all_reduces(self) -> bool:
+        """Whether the sites of a round exchange their updates among themselves: all at once, when the last of them has
+        computed, for as long as `all_reduce_s` says. Then they are what `transfer_s` says of them together."""
+        return False
+
+    def all_reduce_s(self, order: np.ndarray, num_bytes: float) -> np.ndarray:
+        """Seconds in which the first k sites of `order` [n] exchange updates of so many bytes, for every k, [n]."""
+        raise NotImplementedError
+
 
 class Network(Component):
     """Base of all networks: what travels between a site and the aggregator, over links that a kind defines."""
@@ -80,6 +98,12 @@ class Network(Component):
             raise ValueError(f"update_bytes = {self.update_bytes:g} is below 0")
         return self
 
+    def check(self, leaves_flights: bool, faults: Faults) -> None:
+        """InputError where it cannot serve such rounds, of which some updates arrive later or not at all."""
+
+    def check_training(self) -> None:
+        """InputError where it is a clock only, whose exchange no engine performs."""
+
     def warnings(self) -> list[str]:
         """One line for each value that is probably a mistake."""
         size = self.update_bytes
@@ -89,7 +113,7 @@ class Network(Component):
 
     def links(self, distance_m: np.ndarray, columns: Mapping[str, np.ndarray]) -> Links:
         """The links of sites at these distances [N] with these columns: those of `SitePlacement.columns`, such as the
-        site's `group`."""
+        site's `region`."""
         raise NotImplementedError
 
     def checked_links(self, distance_m: np.ndarray, columns: Mapping[str, np.ndarray]) -> Links:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -51,26 +52,26 @@ class Profiler(Component):
         the last round computed. Signals of the grid are published, so they are seen as they are."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
         power, comm_s, weights = 0.0, 0.0, 0.0
-        for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
+        for age, (index, time_s) in enumerate(self._observations(clock_s, history, depth)[::-1]):
             weight = self.smoothing**age
             seen_power, seen_comm_s = self._observe(world, index, time_s, seed)
             power, comm_s = power + weight * seen_power, comm_s + weight * seen_comm_s
             weights += weight
         place, shape = config_key("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
+        span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
         past = Observations(
             clock_s,
             power,
             lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
             world.mean_power_fraction,
         )
-        span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
-        power = forecast.power_fraction(past, span_s)
-        power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
+        power = _expected(past, span_s, forecast, world)
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.out_of_budget, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.hardware.draw_w(power)
+        links, transfers = world.links, world.transfers(clock_s)
         return SiteView(
             power_fraction=power,
             throughput_fraction=world.hardware.throughput(power),
@@ -78,12 +79,19 @@ class Profiler(Component):
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
-            link_s=world.transfers(clock_s).link_s,
+            available_s=world.available_s(clock_s),
+            queue_s=history.expected_queue_s(len(world)) if world.has_queues else np.float64(0),
+            link_s=transfers.link_s,
+            region=transfers.region,
+            uplink_s=transfers.uplink_s,
+            all_reduce_s=partial(links.all_reduce_s, num_bytes=world.update_bytes)
+            if links.all_reduces
+            else None,
             clock=world.timing.clock,
             deadline_s=world.deadline_s,
             busy_w=busy_w,
             waiting_w=waiting_w,
-            released=world.accounts.waiting == "released",
+            released=world.is_released,
             comm_energy_j=world.comm_energy_j,
             full_power_w=world.hardware.mean_full_power_w,
             clock_s=clock_s,
@@ -100,13 +108,13 @@ class Profiler(Component):
         indices = newest_apart(times_s, span_s, apart_s)
         return times_s[indices], np.stack([self._observe(world, *observations[i], seed)[0] for i in indices])
 
-    def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
-        """(index, time) of the observations made so far, oldest first."""
+    def _observations(self, clock_s: float, history: History, num: int = 10**9) -> list[tuple[int, float]]:
+        """(index, time) of the newest `num` of the observations made so far, oldest first."""
         if self.interval_s == 0:
-            times = [row.clock_start_s for row in history.rows] + [clock_s]
-            return list(enumerate(times))
+            times = [row.clock_start_s for row in history.rows[-num:]] + [clock_s]
+            return list(enumerate(times, len(history) + 1 - len(times)))[-num:]
         newest = int(clock_s // self.interval_s)
-        oldest = max(0, newest - 10_000)  # far beyond any smoothing that _NEGLIGIBLE leaves in
+        oldest = max(0, newest - min(num - 1, 10_000))  # far beyond any smoothing that _NEGLIGIBLE leaves in
         return [(index, index * self.interval_s) for index in range(oldest, newest + 1)]
 
     def _observe(self, world: World, index: int, time_s: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,3 +126,14 @@ class Profiler(Component):
             with np.errstate(over="ignore", invalid="ignore"):  # `view` names a delay that is not finite
                 comm_s = comm_s * np.exp(self.delay_noise * comm_error)
         return power, comm_s
+
+
+def _expected(past: Observations, span_s: float, forecast: Forecast, world: World) -> np.ndarray:
+    """The mean power fractions [N] that are expected over the coming `span_s` seconds, with the events announced."""
+    power = forecast.power_fraction(past, span_s)
+    power = numbers(
+        power, past.power.shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions"
+    )
+    if forecast.knows_events:
+        return power
+    return np.minimum(power * world.announced(past.now_s, span_s), 1.0)

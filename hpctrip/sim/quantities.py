@@ -1,7 +1,7 @@
 """The quantities that a run spends: energy, carbon and money. Predictions, bills, budgets and objectives share them.
 
-`World.bill` charges them, `prefix_spending` (timing.py) predicts them. A new one is declared here; what else it needs
-is in DESIGN.md, "Where to add what". Shapes: N sites.
+`bill` (bill.py) charges them, `prefix_spending` (timing.py) predicts them. A new one is declared here; what else it
+needs is in DESIGN.md, "Where to add what". Shapes: N sites.
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ class Status(IntEnum):
     """It is awaited in a later round."""
     TOO_OLD = 6
     """It came when more rounds had overtaken it than `rounds.max_staleness` allows, and was given up."""
+    IDLE = 7
+    """There is none: the site was provisioned by its window, and had no flight."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class CohortRound:
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
         "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged, 5 under way, 6 "
-        "too old",
+        "too old, 7 none: the site was provisioned and idle for comm_s",
         "1",
         "i8",
     )
@@ -102,9 +104,19 @@ class CohortRound:
     local_work: np.ndarray = column(
         "training of the site, as a multiple of that of [train] (0: that of the round)", "1", "i8", default=0
     )
+    queue_s: np.ndarray = column("simulated wait in a queue before it computed", "s", default=0.0)
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
+
+    def of(self, those: np.ndarray) -> CohortRound:
+        """Some of the entries, [k] bool."""
+        return CohortRound(*(values[those] for values in vars(self).values()))
+
+    def joined(self, other: CohortRound) -> CohortRound:
+        """These entries and, below, others."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return CohortRound(*map(np.concatenate, pairs))
 
     @property
     def energy_j(self) -> np.ndarray:
@@ -177,6 +189,14 @@ class RoundRow:
     samples_per_wall_j: float = counted("samples trained on for each measured joule", "samples/J")
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
+    idle: CohortRound | None = field(repr=False, default=None)
+    """Sites that were provisioned by their windows and had no flight, in the same table as the cohort; they are none of
+    it."""
+
+    @property
+    def billed(self) -> CohortRound:
+        """The cohort and the idle sites: all that drew energy in the round."""
+        return self.cohort.joined(self.idle) if self.idle is not None else self.cohort
 
 
 def longest_s(compute_s: np.ndarray) -> float:
@@ -221,20 +241,47 @@ class History:
         """A column of the rows, summed over all rounds; 0 before the first."""
         return float(sum(getattr(row, name) for row in self.rows))
 
+    @property
+    def num_samples(self) -> int:
+        """Samples that the updates trained on which have arrived."""
+        return self.running("samples", 0, lambda total, rows: total + sum(row.num_samples for row in rows))
+
+    @property
+    def total_work(self) -> int:
+        """Local work of all rounds, that of the longest site in each."""
+        return self.running("work", 0, lambda total, rows: total + sum(row.local_work for row in rows))
+
     def total_by_site(self, name: str, num_sites: int) -> np.ndarray:
         """A column of the cohorts, summed over all rounds for each site, [N]."""
 
         def add(total: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
             total = total.copy()
             for row in rows:
-                np.add.at(total, row.cohort.site, getattr(row.cohort, name))  # a site may be in it twice
+                np.add.at(total, row.billed.site, getattr(row.billed, name))  # a site may be in it twice
             return total
 
         return self.running(("total", name, num_sites), np.zeros(num_sites), add)
 
+    def expected_queue_s(self, num_sites: int) -> np.ndarray:
+        """Each site's expected wait in a queue: half the last wait that has ended, half what was expected before it; at
+        first 0, [N]."""
+
+        def add(expected: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
+            expected = expected.copy()
+            for row in rows:
+                flights, begin_s = row.cohort, row.cohort.start_s + row.cohort.queue_s
+                begins = (begin_s <= row.clock_s) & ((flights.age == 0) | (begin_s > row.clock_start_s))
+                begins = np.flatnonzero(begins & (flights.status != Status.OUT))
+                site = flights.site[begins]  # of a site that is in it twice, the earlier flight comes later
+                for at, where in zip(site[::-1], begins[::-1], strict=True):
+                    expected[at] = 0.5 * flights.queue_s[where] + 0.5 * expected[at]
+            return expected
+
+        return self.running(("queue", num_sites), np.zeros(num_sites), add)
+
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""
-        return [row for row in self.rows if row.eval_seen > 0]
+        return self.running("evaluated", [], lambda found, rows: found + [r for r in rows if r.eval_seen > 0])
 
     def recent_gain(self, rounds: int) -> tuple[float, list[RoundRow]]:
         """(accuracy gained, rounds that it took) from the evaluation that many evaluations ago, or from accuracy 0 at

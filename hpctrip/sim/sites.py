@@ -42,7 +42,8 @@ class SitePlacement(Component):
 
         `rtt_s` and `bandwidth_bps` take the place of [network]; `num_gpus`, `gpu` (a name) and `contract_w` that of
         [throughput], `seconds_per_sample` that of [timing], `g_per_kwh` and `cost_per_kwh` that of [carbon] and
-        [price]; `power_trace` names a power trace. All of them become columns of /sites. By default none.
+        [price]; `power_trace` names a power trace, `region` a region of [network]. All of them become columns of
+        /sites. By default none.
         """
         return {}
 
@@ -66,9 +67,14 @@ class SitePlacement(Component):
         place, what = config_key("sites", self), "the distances"
         return numbers(distances, (max(1, distances.size),), 0.0, np.finfo(float).max, place, what)
 
-    def checked_columns(self, num_sites: int) -> Mapping[str, np.ndarray]:
-        """`columns`. InputError where one is not [N] numbers or texts."""
-        return columns(self.columns(), num_sites, config_key("sites", self), "its columns")
+    def checked_columns(self, num_sites: int, region_column: str | None = None) -> Mapping[str, np.ndarray]:
+        """`columns`, with `region` from the column of the file that names the regions, if any. InputError where one is
+        not [N] numbers or texts."""
+        own = columns(self.columns(), num_sites, config_key("sites", self), "its columns")
+        if region_column is None:
+            return own
+        region = own[region_column] if region_column in own else np.array(self.labels(region_column))
+        return {**own, "region": region}
 
 
 class _Drawn(SitePlacement):
@@ -166,7 +172,7 @@ _BOUNDS = {
     "latitude": (-90.0, 90.0),
     "longitude": (-180.0, 180.0),
 }
-_TEXTS = ("name", "group", "gpu", "power_trace")
+_TEXTS = ("name", "group", "region", "gpu", "power_trace")
 _EARTH_M = 6_371_008.8
 """Mean radius."""
 _FIBRE_M_PER_S = 2e8
@@ -177,8 +183,9 @@ class CsvSites(SitePlacement):
     """Sites from a CSV file, one per row, with any of these columns: `name`, `distance_m` (`_km`, `_mi`), `latitude`
     and `longitude` (degrees), `rtt_ms` (`_s`: round-trip time), `bandwidth_mbps` (`_gbps`, `_bps`: bits per second),
     `gpus`, `gpu` (the name of a GPU of [throughput]), `seconds_per_sample` (at full power), `contract_mw` (power at
-    P = 1), `price_per_mwh`, `carbon_g_per_kwh`, `power_trace` (the power trace that the site follows), `group`, and
-    any column named by a signal (carbon.site_column) or by `facts`.
+    P = 1), `price_per_mwh`, `carbon_g_per_kwh`, `power_trace` (the power trace that the site follows), `group`,
+    `region` (of a matrix of links), and any column named by a signal (carbon.site_column), by such a matrix
+    (network.site_column) or by `facts`.
 
     A field may be empty. A missing distance is computed on the globe, or else from half the round-trip time in fibre,
     or else drawn as in `powerlaw`. Other missing values come from [network], [throughput], [timing], [power],
@@ -269,32 +276,39 @@ class CsvSites(SitePlacement):
 
     def _numbers(self) -> dict[str, np.ndarray]:
         """{quantity that the file has: [N] in its unit, NaN where a field is empty}."""
-        table, numbers = self._table(), {}
+        table = self._table()
         if len(table.lines) == 0:
             raise InputError(table.place, "no rows: at least one site is needed")
-        for quantity, units in _NUMBERS.items():
-            present = [column for column in units if column in table.columns]
-            if len(present) > 1:
-                raise InputError(table.place, f"has the columns {' and '.join(present)}", "give one of them")
-            for column in present:
-                with np.errstate(over="ignore"):  # refused below
-                    values = table.numbers(column, may_lack=True) * units[column]
-                low, high = _BOUNDS[quantity]
-                wrong, unit = (values < low) | (values > high), units[column]
-                table.refuse(column, wrong, f"is outside {low / unit:g} to {high / unit:g}")
-                numbers[quantity] = values
-        return numbers
+        return measured(table)
 
     def _table(self) -> Table:
         return read_table(self.path, f"sites.path = {self.path!r}")
 
 
 _ELSE = {
-    "propagation time by distance (network.propagation_m_per_s)": "rtt_s",
-    "bandwidth by distance (network.bandwidth_law)": "bandwidth_bps",
+    "round-trip time as [network] says": "rtt_s",
+    "bandwidth as [network] says": "bandwidth_bps",
     "GPUs as throughput.num_gpus": "num_gpus",
 }
 """{what takes the place of a quantity: the quantity}."""
+
+
+def measured(table: Table) -> dict[str, np.ndarray]:
+    """{quantity that a table has: its values [R] in its unit, NaN where a field is empty}. InputError names the first
+    line with a value out of bounds."""
+    numbers = {}
+    for quantity, units in _NUMBERS.items():
+        present = [column for column in units if column in table.columns]
+        if len(present) > 1:
+            raise InputError(table.place, f"has the columns {' and '.join(present)}", "give one of them")
+        for column in present:
+            with np.errstate(over="ignore"):  # refused below
+                values = table.numbers(column, may_lack=True) * units[column]
+            low, high = _BOUNDS[quantity]
+            wrong, unit = (values < low) | (values > high), units[column]
+            table.refuse(column, wrong, f"is outside {low / unit:g} to {high / unit:g}")
+            numbers[quantity] = values
+    return numbers
 
 
 def _first_known(origins: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -21,7 +21,8 @@ from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
 from hpctrip.sim.arrivals import SYNCHRONOUS, Rounds
-from hpctrip.sim.flights import RoundTimes, State
+from hpctrip.sim.bill import bill
+from hpctrip.sim.flights import Flights, RoundTimes, State
 from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import DEPTH, curvature, estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
@@ -85,12 +86,15 @@ class Simulation:
     label_counts: np.ndarray
     """Their labels by class, [N, classes]; [0, 0] unless the policy sees them."""
     shares: np.ndarray
-    """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
+    """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), 1, or
+    the samples that it visits."""
     seed: int
     forecast: Forecast = PERSISTENCE
     """Forecast of the sites' power over the coming round."""
     rounds: Rounds = SYNCHRONOUS
     """The kind of rounds: which sites start, which updates are averaged, and when a round ends."""
+    weighs_work: bool = False
+    """Whether an update's weight is multiplied by the local work of its flight."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component returns an invalid value."""
@@ -142,13 +146,15 @@ class Simulation:
         world = self.world.after(state.history)
         work_s = decision.local_work_of(len(view)) * view.work_s
         times = self.rounds.times(world, state, decision, work_s)
-        weights = self.weights(times.flights.site, times.flights.status == Status.ARRIVED)
+        weights = self.weights(times.flights, times.flights.status)
         discounts = self.rounds.discounts(times.age)
         return Draft(state, world, view, decision, times, weights, discounts)
 
-    def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
-        """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
-        shares = np.where(arriving, self.shares[cohort].astype(np.float64), 0.0)
+    def weights(self, flights: Flights, status: np.ndarray) -> np.ndarray:
+        """p_i [k] (Eq. 1) of flights [k] with this status [k], of which those that arrived count: sum 1; all 0 where
+        none does."""
+        shares = np.where(status == Status.ARRIVED, self.shares[flights.site].astype(np.float64), 0.0)
+        shares = shares * flights.local_work if self.weighs_work else shares
         return shares / shares.sum() if shares.any() else shares
 
     def completed(self, state: State) -> State:
@@ -157,7 +163,7 @@ class Simulation:
 
         def whole(row: RoundRow) -> RoundRow:
             cohort = row.cohort
-            weight = self.weights(cohort.site, cohort.status == Status.ARRIVED)
+            weight = self.weights(RoundTimes.recorded(row).flights, cohort.status)
             weight = np.where(np.isnan(cohort.weight), weight, cohort.weight)
             work = np.full(len(cohort.site), row.local_work)
             return replace(row, cohort=replace(cohort, weight=weight, local_work=work))
@@ -195,8 +201,12 @@ class Simulation:
         candidates = draft.decision.candidates
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         status = np.where(outcome.diverged, Status.DIVERGED, flights.status)
-        weights = self.weights(flights.site, status == Status.ARRIVED)
+        weights = self.weights(flights, status)
+        spent = bill(draft.world, times)
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
+        cohort = replace(cohort, **spent.flights)
+        idle = _idle_round(draft, spent.idle) if len(spent.idle["site"]) else None
+        drawn = cohort.joined(idle) if idle else cohort
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         # else the mean update is none of weights with sum 1, or of updates of one length
         whole = (draft.discounts[arrived] == 1).all() and len({*cohort.local_work[arrived]}) < 2
@@ -231,12 +241,13 @@ class Simulation:
             update_signal=signal,
             update_noise=noise,
             **measured,
-            energy_j=float(cohort.energy_j.sum()),
-            **{name: float(getattr(cohort, name).sum()) for name in SPENT},
+            energy_j=float(drawn.energy_j.sum()),
+            **{name: float(getattr(drawn, name).sum()) for name in SPENT},
             link_free_s=times.link_free_s,
             samples_per_wall_j=visits.sum() / measured["wall_j"] if measured["wall_j"] > 0 else math.nan,
             cohort=cohort,
             candidates=candidates,
+            idle=idle,
         )
         rows = (*before.history.rows[-DEPTH:], row)
         return replace(row, noise_ratio=noise_ratio(rows), update_curvature=curvature(rows))
@@ -263,11 +274,26 @@ def _cohort_round(
         age=times.age,
         weight=weight,
         local_work=flights.local_work,
-        **world.bill(times),
+        queue_s=flights.queue_s,
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()
         },
+    )
+
+
+def _idle_round(draft: Draft, idle: dict[str, np.ndarray]) -> CohortRound:
+    """The entries of sites that were provisioned and idle (`Bill.idle`)."""
+    power_fraction = draft.world.power_fraction(draft.times.start_s)
+    return CohortRound(
+        power_fraction=power_fraction[idle["site"]],
+        throughput_fraction=draft.world.hardware.throughput(power_fraction)[idle["site"]],
+        seen_power_fraction=draft.view.power_fraction[idle["site"]],
+        **dict.fromkeys(("num_samples", "local_work"), zeros := np.zeros(len(idle["site"]), np.int64)),
+        **dict.fromkeys(("compute_s", "train_wall_s", "weight"), zeros.astype(float)),
+        train_loss=np.full(len(zeros), math.nan),
+        status=np.full(len(zeros), int(Status.IDLE)),
+        **idle,
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.config.component import Component
+from hpctrip.config.identity import Added
 from hpctrip.sim.energy import MONEY, Budget, budgets
 from hpctrip.sim.rounds import History
 
@@ -22,6 +23,9 @@ class Stop(Component):
     """Stop at this held-out accuracy; the simulated time is the time-to-accuracy. "none": no target."""
     max_rounds: int = Field(500, ge=1, le=10**9)
     """Stop after this number of rounds."""
+    max_samples: Added[int | None] = Field(None, ge=1, le=10**18)
+    """Stop when the updates that have arrived trained on this number of samples; steps are samples by the batch
+    size."""
     max_clock_s: Seconds | None = Field(None, gt=0)
     """Stop after this simulated time."""
     max_wall_s: Seconds | None = Field(None, gt=0)
@@ -54,6 +58,8 @@ class Stop(Component):
             return f"target accuracy {self.target_accuracy:g} reached"
         if row.round >= self.max_rounds:
             return f"max_rounds = {self.max_rounds}"
+        if self.max_samples is not None and history.num_samples >= self.max_samples:
+            return f"max_samples = {self.max_samples}"
         if self.max_clock_s is not None and row.clock_s >= self.max_clock_s:
             return f"max_clock_s = {self.max_clock_s:g}"
         if self.max_wall_s is not None and sum(r.wall_s for r in history.rows) >= self.max_wall_s:

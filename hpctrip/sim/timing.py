@@ -46,6 +46,15 @@ class Timing(Component):
     seconds_per_sample: Seconds = Field(0.02, gt=0)
     """Modelled compute time of one training sample at full power. The paper does not state it."""
 
+    def check_own_times(self, who: str, instead: str) -> None:
+        """InputError where a site has no time of its own before it has trained, which `who` needs."""
+        if (self.clock, self.compute) != ("straggler", "modelled"):
+            raise InputError(
+                f'timing: clock = "{self.clock}", compute = "{self.compute}"',
+                f"gives a site no time of its own before it has trained, which {who} needs",
+                f'use clock = "straggler" and compute = "modelled", or {instead}',
+            )
+
     def elapsed_compute_s(
         self,
         throughput: Callable[[float], np.ndarray],
@@ -54,14 +63,17 @@ class Timing(Component):
         work_s: np.ndarray,
         total_work_s: float,
         deadline_s: float = np.inf,
+        wait_s: np.ndarray | float = 0.0,
     ) -> np.ndarray:
-        """Seconds [k] that the cohort computes in the round that starts at `start_s`; inf where that takes longer than
-        `deadline_s`.
+        """Seconds [k] that the cohort computes in the round that starts at `start_s`; inf where it is not done after
+        `deadline_s`. Each site begins after its `wait_s` [k].
 
         `throughput(t)` is the cohort's throughput fraction [k], `next_change_s(t)` the next time at which it may
         change; `work_s` is c_i [k]; `total_work_s` is W, the sum of c_i over all N sites. Raises InputError where there
         is no deadline and a site has no power for ten simulated years.
         """
+        if self.clock in SHARED_WORK:
+            wait_s = 0.0  # only sites with a time of their own wait (`check_own_times`)
         if self.clock == "mean-power":
             rate, work = lambda t: throughput(t).mean(keepdims=True), work_s.mean(keepdims=True)
         elif self.clock == "aggregate-throughput":
@@ -70,7 +82,9 @@ class Timing(Component):
             rate, work = throughput, work_s
         if self.power == "frozen":
             next_change_s = never
-        return np.broadcast_to(elapsed_s(rate, next_change_s, start_s, work, deadline_s), work_s.shape)
+        return np.broadcast_to(
+            elapsed_s(rate, next_change_s, start_s, work, deadline_s, wait_s), work_s.shape
+        )
 
     def makespan_s(
         self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf
@@ -92,9 +106,10 @@ def elapsed_s(
     start_s: float,
     work_s: np.ndarray,
     horizon_s: float = np.inf,
+    wait_s: np.ndarray | float = 0.0,
 ) -> np.ndarray:
-    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i [m]; inf where that is beyond
-    `horizon_s`.
+    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` + `wait_s` reaches work_i [m]; inf where that
+    is later than `horizon_s` after `start_s`.
 
     `rate(t)`, [m], is constant between the times that `next_change_s(t)` gives, so the work of each part of
     the round is its length times the rate within it: a change of power counts from the moment at which it happens.
@@ -103,15 +118,14 @@ def elapsed_s(
     elapsed = np.zeros_like(left)
     for now_s, end_s, at_s in islice(spans(start_s, next_change_s), MOST_STEPS):
         power = rate(at_s)
-        span_s = end_s - now_s
+        span_s = np.maximum(end_s - np.maximum(now_s, start_s + wait_s), 0.0)  # of those that have begun
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.where(left > 0, left / power, 0.0)
-        done = needed <= span_s if np.isfinite(span_s) else np.isfinite(needed)
+        done = needed <= span_s if np.isfinite(end_s) else np.isfinite(needed)
         elapsed += np.where(done, needed, span_s)
-        if done.all():
-            return np.where(elapsed > horizon_s, np.inf, elapsed)
-        if end_s - start_s >= horizon_s < np.inf:
-            return np.where(done & (elapsed <= horizon_s), elapsed, np.inf)
+        in_time = done & (elapsed + wait_s <= horizon_s)
+        if done.all() or end_s - start_s >= horizon_s < np.inf:
+            return np.where(in_time, elapsed, np.inf)
         if end_s - start_s > LONGEST_ROUND_S:
             break
         left = np.where(done, 0.0, left - power * span_s)
@@ -132,6 +146,17 @@ def elapsed_s(
         f"{int((~done).sum())} site(s) of the cohort have no power for the rest of the simulation",
         "raise the power fractions, let throughput.kind use less power per GPU, or set faults.deadline_s",
     )
+
+
+def checked_length_s(round: int, length_s: float) -> float:
+    """The length of a round. InputError where it is beyond all that an input can mean."""
+    if length_s > LONGEST_ROUND_S:
+        raise InputError(
+            "timing",
+            f"round {round} would last {length_s:g} s, more than ten simulated years",
+            "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
+        )
+    return length_s
 
 
 def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
@@ -162,10 +187,12 @@ def _prefixes(
     sites: SiteView, order: np.ndarray
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
     """For every k from 1 to n, in blocks of m of them: the block, which of the sites of `order` [n] are among the first
-    k, [m, n] bool, the seconds that each of these computes and those until it is back, [m, n]; inf without power.
+    k, [m, n] bool, the seconds that each of these computes and those until it is back, its wait in a queue included,
+    [m, n]; inf without power.
     Deadlines are not counted."""
     n = len(order)
     own_s, alone_s = np.broadcast_to(_own_compute_s(sites)[order], (n, n)), sites.comm_s[order]
+    queue_s = _queue_s(sites)[order]
     if sites.clock in SHARED_WORK:
         own_s = np.broadcast_to(prefix_compute_s(sites, order, sites.clock)[:, None], (n, n))
     size = max(1, _BLOCK // n)
@@ -173,7 +200,10 @@ def _prefixes(
         block = slice(first, min(first + size, n))
         k = np.arange(block.start + 1, block.stop + 1)[:, None]
         is_in, compute_s = np.arange(n) < k, own_s[block]
-        yield block, is_in, compute_s, compute_s + np.maximum(alone_s, k * sites.link_s)
+        comm_s = np.maximum(alone_s, k * sites.link_s)
+        if sites.region is not None:
+            comm_s = np.maximum(comm_s, _num_in_region(sites.region[order], block) * sites.uplink_s[order])
+        yield block, is_in, compute_s, queue_s + compute_s + comm_s
 
 
 def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
@@ -181,14 +211,45 @@ def _prefix_back_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
     `prefix_round_s`."""
     k = np.arange(1, len(order) + 1)
     alone_s = sites.comm_s[order]
-    comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+    if sites.all_reduce_s is not None:
+        comm_s = sites.all_reduce_s(order)
+    else:
+        comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+        comm_s = np.maximum(comm_s, _through_uplinks_s(sites, order, np.zeros(len(order))))
     if clock in SHARED_WORK:
         return prefix_compute_s(sites, order, clock) + comm_s
-    compute_s = _own_compute_s(sites)[order]
-    if clock == "max-plus-max":
-        return np.maximum.accumulate(compute_s) + comm_s
-    together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
-    return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
+    after_s = (_queue_s(sites) + _own_compute_s(sites))[order]
+    if clock == "max-plus-max" or sites.all_reduce_s is not None:
+        return np.maximum.accumulate(after_s) + comm_s
+    together_s = np.maximum.accumulate(after_s) + k * sites.link_s
+    together_s = np.maximum(together_s, _through_uplinks_s(sites, order, after_s))
+    return np.maximum(np.maximum.accumulate(after_s + alone_s), together_s)
+
+
+def _through_uplinks_s(sites: SiteView, order: np.ndarray, compute_s: np.ndarray) -> np.ndarray:
+    """Seconds until the first k sites of `order` [n], which compute so long [n], have passed the uplinks that the sites
+    of a region share, for every k, [n]; 0 where none is shared."""
+    if sites.region is None:
+        return np.zeros(len(order))
+    _, region = np.unique(sites.region[order], return_inverse=True)
+    # by region, then in the order; so the largest of "region, rank of its seconds" so far is one of the same region
+    of_region, num = np.argsort(region, kind="stable"), np.arange(len(order))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[by_time := np.argsort(compute_s, kind="stable")] = num
+    highest = np.maximum.accumulate(region[of_region] * len(order) + rank[of_region]) % len(order)
+    number = num + 1 - np.searchsorted(region[of_region], region[of_region])
+    passed_s = np.empty(len(order))
+    passed_s[of_region] = compute_s[by_time][highest] + number * sites.uplink_s[order][of_region]
+    return np.maximum.accumulate(passed_s)
+
+
+def _num_in_region(region: np.ndarray, block: slice) -> np.ndarray:
+    """How many of the first k sites, in these regions [n], are in the region of each site, [m, n], for the m values
+    k - 1 of a block."""
+    _, region = np.unique(region, return_inverse=True)
+    before = np.bincount(region[: block.start], minlength=region.max() + 1)
+    among = region[block, None] == np.arange(region.max() + 1)
+    return (before + np.cumsum(among, axis=0))[:, region]
 
 
 SHARED_WORK = ("mean-power", "aggregate-throughput")
@@ -211,14 +272,17 @@ def prefix_mean(values: np.ndarray) -> np.ndarray:
 
 
 def return_s(sites: SiteView, num_sites: int = 1) -> np.ndarray:
-    """Return time of each site in a cohort of `num_sites`, c_i / P_i + L_i in seconds [N], where L_i is at least the
-    time that the cohort needs of the aggregator's link; inf where the site has no power or would miss the round's
-    deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
+    """Return time of each site in a cohort of `num_sites`, c_i / P_i + L_i and its expected wait in a queue, in seconds
+    [N], where L_i is at least the time that the cohort needs of the aggregator's link; inf where the site has no power
+    or would miss the round's deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
     comm_s = np.maximum(sites.comm_s, num_sites * sites.link_s)
+    if sites.region is not None:  # as if each region had its share of the cohort
+        share = np.bincount(sites.region)[sites.region] / len(sites)
+        comm_s = np.maximum(comm_s, np.maximum(1, num_sites * share) * sites.uplink_s)
     if sites.clock == "aggregate-throughput":
         back_s = np.where(sites.throughput_fraction > 0, comm_s, np.inf)
     else:
-        back_s = _own_compute_s(sites) + comm_s
+        back_s = _queue_s(sites) + _own_compute_s(sites) + comm_s
     return np.where(back_s <= sites.deadline_s, back_s, np.inf)
 
 
@@ -229,7 +293,11 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
     seen."""
     rates = {quantity.column: quantity.per_joule(sites)[order] for quantity in QUANTITIES}
     round_s = prefix_round_s(sites, order, sites.clock)
-    if np.isinf(sites.deadline_s) or np.array_equal(round_s, _prefix_back_s(sites, order, sites.clock)):
+    shares_uplinks = sites.released and sites.region is not None
+    none_is_late = np.isinf(sites.deadline_s) or np.array_equal(
+        round_s, _prefix_back_s(sites, order, sites.clock)
+    )
+    if none_is_late and not shares_uplinks:
         return _spending_of_all(sites, order, rates)
     blocks = list(_spending_by_deadline(sites, order, round_s, rates))
     return {name: np.concatenate([block[name] for block in blocks]) for name in rates}
@@ -238,14 +306,18 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
 def _spending_by_deadline(
     sites: SiteView, order: np.ndarray, lengths_s: np.ndarray, rates: dict[str, np.ndarray]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes."""
+    """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes: what
+    one spends depends on the others."""
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
+    queue_s = _queue_s(sites)[order]
     for block, is_in, compute_s, back_s in _prefixes(sites, order):
         round_s = lengths_s[block, None]
-        computed_s = np.minimum(compute_s, round_s)
+        begin_s = np.minimum(queue_s, round_s)
+        computed_s = np.minimum(queue_s + compute_s, round_s)
         until_s = np.minimum(back_s, round_s) if sites.released else round_s
-        sent_j = np.where(compute_s <= round_s, sites.comm_energy_j, 0.0)
-        joules = busy_w * computed_s + waiting_w * (until_s - computed_s) + sent_j
+        waits_s = np.where(begin_s < round_s, until_s - computed_s, 0.0)
+        sent_j = np.where(queue_s + compute_s <= round_s, sites.comm_energy_j, 0.0)
+        joules = busy_w * (computed_s - begin_s) + waiting_w * waits_s + sent_j
         yield {name: np.where(is_in, joules * rate, 0.0).sum(1) for name, rate in rates.items()}
 
 
@@ -264,9 +336,12 @@ def _spending_of_all(
         own_j = computing_w * own_s + own_j
     if not sites.released:
         shared.append((prefix_round_s(sites, order, sites.clock), waiting_w))
+        own_j = own_j - waiting_w * _queue_s(sites)[order]  # a job in a queue holds no node
 
     def spent(per_joule: np.ndarray) -> np.ndarray:
         total = np.cumsum(own_j * per_joule)
+        if sites.all_reduce_s is not None:
+            total = total - sites.comm_energy_j * prefix_mean(per_joule)
         if sites.released:
             total = total + _prefix_comm(waiting_w * per_joule, sites.comm_s[order], sites.link_s)
         for seconds, watts in shared:
@@ -276,6 +351,11 @@ def _spending_of_all(
         return total
 
     return {name: spent(rate) for name, rate in rates.items()}
+
+
+def _queue_s(sites: SiteView) -> np.ndarray:
+    """Seconds that each site's job is expected to wait in a queue, [N]."""
+    return np.broadcast_to(sites.queue_s, len(sites))
 
 
 def _own_compute_s(sites: SiteView) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +29,20 @@ class SiteView:
     """c_i, seconds at full power of one round of what [train] says."""
     update_bytes: float
     """M, the simulated payload of one update as it travels up (compressed), in bytes."""
+    available_s: np.ndarray = np.float64(np.inf)
+    """Seconds until the first announced fall of a site's availability ([availability]); inf: none is announced."""
+    queue_s: np.ndarray = np.float64(0)
+    """Seconds that a site's job is expected to wait in a queue before it computes: half the site's last wait, half what
+    was expected before it (FedQueue, arXiv 2605.02125); at first 0."""
     link_s: float = 0.0
     """Seconds that one site's transfer takes of the aggregator's own link, which the cohort shares; 0: no bound."""
+    region: np.ndarray | None = None
+    """Number of each site's region, where the sites of a region share its uplink."""
+    uplink_s: np.ndarray = np.float64(0)
+    """Seconds that a site's transfer takes of its region's uplink."""
+    all_reduce_s: Callable[[np.ndarray], np.ndarray] | None = None
+    """Where sites exchange their updates among themselves: the seconds that the first k sites of an order [n] take, for
+    every k, [n]. `comm_s` is then what all sites take."""
     clock: str = "straggler"
     """The interpretation of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
     deadline_s: float = math.inf
@@ -42,7 +55,7 @@ class SiteView:
     released: bool = False
     """Whether it waits only until its update has been sent (`accounts.waiting`), not for the round's end."""
     comm_energy_j: float = 0.0
-    """Energy of the network for one site's transfer."""
+    """Energy of the network for one site's transfer; 1 - 1/k of it where k sites exchange among themselves."""
     g_per_kwh: np.ndarray = np.float64(np.nan)
     """Grams of CO2 for a kilowatt-hour at the site, now; NaN: not known."""
     cost_per_kwh: np.ndarray = np.float64(np.nan)

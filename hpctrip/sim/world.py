@@ -1,11 +1,11 @@
-"""The true world: sites, links and power; the times of a round in it, and its bill. Policies never see it; they see the
+"""The true world: sites, links and power; the times of a round in it. Policies never see it; they see the
 profiler's view. Shapes: N sites, k sites of a cohort, n of some sites."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Protocol, Self
 
 import numpy as np
@@ -13,23 +13,23 @@ from numpy.typing import ArrayLike
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import mean, spans
-from hpctrip.base.units import GB, J_PER_KWH
+from hpctrip.base.units import GB
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
-from hpctrip.sim.availability import Availability
+from hpctrip.sim.availability import Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.calendar import Calendar, shared
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.flights import Flights, RoundTimes
-from hpctrip.sim.grid.signals import GridSignal, SignalModel, with_own
+from hpctrip.sim.grid.signals import GridSignal, SignalModel
 from hpctrip.sim.hardware import Hardware, Throughput
 from hpctrip.sim.network import Links, Network, Transfers
 from hpctrip.sim.power import PowerModel, PowerSupply
-from hpctrip.sim.quantities import BY_SIGNAL, SPENT
+from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites, numbered
 from hpctrip.sim.times import utc
-from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing, checked_length_s
 
 
 class WorldInput(Protocol):
@@ -42,6 +42,7 @@ class WorldInput(Protocol):
     throughput: Throughput
     timing: Timing
     faults: Faults
+    availability: Mapping[str, AvailabilityModel]
     accounts: Accounts
     carbon: SignalModel
     price: SignalModel
@@ -83,16 +84,22 @@ class World:
         that compression leaves for the way up. InputError where a component returns an invalid value."""
         sites, network, seed = tables.sites, tables.network, tables.seed
         grid = signal_models(tables)
-        sites.check_columns({getattr(part, "site_column", None) for part in grid.values()})
+        sites.check_columns({getattr(part, "site_column", None) for part in (*grid.values(), network)})
         distance_m = sites.checked_distances_m(seed)
-        columns = sites.checked_columns(num_sites := len(distance_m))
+        columns = sites.checked_columns(num_sites := len(distance_m), getattr(network, "site_column", None))
         seconds, place = tables.timing.seconds_per_sample, config_key("sites", sites)
         hardware = Hardware.of(tables.throughput, columns, num_sites, place, seconds)
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         supply = tables.power.checked_supply(columns, hardware.site_w, seed)
         signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
         supply, signals = _on_one_calendar(supply, signals)
-        signals = {table: with_own(table, signal, columns, place) for table, signal in signals.items()}
+        signals = {table: _with_own(table, signal, columns, place) for table, signal in signals.items()}
+        begin_us = sorted({dates.begin_us for dates in _calendars(supply, signals).values()})
+        around = Surroundings(num_sites, seed, columns, supply, signals, begin_us)
+        planned = [
+            model.checked_availability(f"availability.{name}", around)
+            for name, model in sorted(tables.availability.items())
+        ]
         world = cls(
             seed=seed,
             distance_m=distance_m,
@@ -103,7 +110,7 @@ class World:
             model_bytes=model_bytes,
             power=tables.power,
             supply=supply,
-            availability=tables.faults.availability(num_sites, seed),
+            availability=(*tables.faults.availability(num_sites, seed), *planned),
             hardware=hardware,
             timing=tables.timing,
             faults=tables.faults,
@@ -120,9 +127,13 @@ class World:
         return len(self.distance_m)
 
     def after(self, history: History) -> Self:
-        """The world of the round after `history`, in which sites that have spent a budget are out."""
+        """The world of the round after `history`, in which sites that have spent a budget are out, and others may have
+        been released."""
         spent = self.accounts.spent(history, len(self))
-        return replace(self, out_of_budget=spent) if spent.any() else self
+        world = replace(self, out_of_budget=spent) if spent.any() else self
+        parts = tuple(part.after(history) for part in self.availability)
+        changed = any(new is not old for new, old in zip(parts, self.availability, strict=True))
+        return replace(world, availability=parts) if changed else world
 
     @property
     def deadline_s(self) -> float:
@@ -131,9 +142,16 @@ class World:
 
     @property
     def comm_energy_j(self) -> float:
-        """Joules of the network for one site and round."""
+        """Joules of the network for one site and round; in an all-reduce of k sites 1 - 1/k of them, as each sends that
+        share of its update twice."""
         down_bytes = self.model_bytes if self.network.round_trip else 0.0
+        down_bytes = self.update_bytes if self.links.all_reduces else down_bytes
         return self.accounts.network_j_per_gb * (self.update_bytes + down_bytes) / GB
+
+    @property
+    def is_released(self) -> bool:
+        """Whether a site that has sent its update stops drawing power; in an all-reduce all are done together."""
+        return self.accounts.waiting == "released" and not self.links.all_reduces
 
     @property
     def synthetic_signals(self) -> list[str]:
@@ -152,11 +170,12 @@ class World:
         """A site in messages: its number and, where it has one, its name."""
         return numbered(site, self.site_columns.get("name", ()))
 
-    def available(self, clock_s: float) -> np.ndarray:
-        """The share of its supply that each site may use at that time, [N]; 0: it is out."""
+    def available(self, clock_s: float, sites: np.ndarray | None = None) -> np.ndarray:
+        """The share of its supply that each site may use at that time, [N], or of `sites` [n]; 0: it is out."""
         share = np.where(self.out_of_budget, 0.0, np.ones(len(self)))
+        share = share if sites is None else share[sites]
         for part in self.availability:
-            share = share * part.at(clock_s)
+            share = share * (part if sites is None else part.among(sites, clock_s)).at(clock_s)
         return share
 
     def supplied(self, clock_s: float) -> np.ndarray:
@@ -170,8 +189,13 @@ class World:
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
         """The mean of P_i(t) between two times, [N], as far as the supply has data; that at `start_s` where they are
-        one. Outages count as they are in the middle of each step of the supply."""
-        return mean(self.power_fraction, self.supply.next_change_s, start_s, min(end_s, self.supply.ends_s))
+        one. Outages count as they are in the middle of each step of the supply and of [availability]."""
+        parts = [self.supply, *(part for part in self.availability if part.is_awaited)]
+
+        def change_s(clock_s: float) -> float:
+            return min(part.next_change_s(clock_s) for part in parts)
+
+        return mean(self.power_fraction, change_s, start_s, min(end_s, self.supply.ends_s))
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site at that time, [N]."""
@@ -185,9 +209,35 @@ class World:
         largest, what = float(np.finfo(float).max), "the communication delays in s"
         return transfers._replace(alone_s=numbers(transfers.alone_s, shape, 0.0, largest, place, what))
 
-    def computing_s(self, sites: np.ndarray, start_s: float, work_s: np.ndarray) -> np.ndarray:
-        """Seconds that `sites` [k] compute which start together at that time; inf where that takes longer than the
-        deadline. `work_s` is c_i of all sites [N]."""
+    def available_s(self, clock_s: float) -> np.ndarray:
+        """Seconds until each site's availability falls as far as that has been announced, [N]; inf: nothing is."""
+        falls_s = [part.falls_s(clock_s) for part in self.availability]
+        return np.min([np.full(len(self), np.inf), *falls_s], axis=0) - clock_s
+
+    def announced(self, clock_s: float, span_s: float) -> np.ndarray:
+        """The mean share that announced events leave of the sites' power over so many seconds, relative to what they
+        leave now, [N]; 1 where they leave nothing now, so that nothing is known."""
+        ratio = np.ones(len(self))
+        for part in self.availability:
+            known = part.known(clock_s)
+            now, later = known.at(clock_s), mean(known.at, known.next_change_s, clock_s, clock_s + span_s)
+            ratio = ratio * np.divide(later, now, out=np.ones(len(self)), where=now > 0)
+        return ratio
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether sites that are asked may wait until they begin."""
+        return any(part.has_queues for part in self.availability)
+
+    def queue_s(self, round: int, start_s: float, sites: np.ndarray) -> np.ndarray:
+        """Seconds that `sites` [k] wait in queues which are asked in a round at that time."""
+        return sum((part.wait_s(round, start_s, sites) for part in self.availability), np.zeros(len(sites)))
+
+    def computing_s(
+        self, sites: np.ndarray, start_s: float, work_s: np.ndarray, queue_s: np.ndarray
+    ) -> np.ndarray:
+        """Seconds that `sites` [k] compute which start together at that time, and then wait in queues for `queue_s`
+        [k]; inf where they are not done by the deadline. `work_s` is c_i of all sites [N]."""
         power = CohortPower(self, sites, start_s + self.deadline_s)
         return self.timing.elapsed_compute_s(
             power.throughput_at,
@@ -196,7 +246,32 @@ class World:
             work_s[sites],
             float(work_s.sum()),
             self.deadline_s,
+            queue_s,
         )
+
+    def nobody_s(self, start_s: float, cohort: np.ndarray) -> float:
+        """Length of a round in which none of `cohort` [k] can be asked: until one of them can, or else any site, but no
+        longer than the deadline. InputError where none ever can, and there is no deadline."""
+        if not any(part.is_awaited for part in self.availability):
+            return self.deadline_s
+        first_s = np.inf
+        for _, change_s, _ in islice(spans(start_s, self._next_availability_s), MOST_STEPS):
+            if change_s - start_s >= min(self.deadline_s, LONGEST_ROUND_S):
+                break
+            share = self.available(change_s)
+            if (share[cohort] > 0).any():
+                return change_s - start_s
+            if share.any():
+                first_s = min(first_s, change_s - start_s)
+        if np.isinf(length_s := min(first_s, self.deadline_s)):
+            problem = f"no site may train from {start_s:g} s on"
+            raise InputError(
+                "availability", problem, "end the run before (stop.max_clock_s), or set faults.deadline_s"
+            )
+        return length_s
+
+    def _next_availability_s(self, clock_s: float) -> float:
+        return min(part.next_change_s(clock_s) for part in self.availability)
 
     def times(
         self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray, local_work: ArrayLike = 1
@@ -210,108 +285,41 @@ class World:
         k, deadline_s = len(cohort), self.deadline_s
         asked = np.flatnonzero(self.available(start_s)[cohort] > 0)
         compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
-        status, makespan_s = np.full(k, int(Status.OUT)), deadline_s
+        queue_s = self.queue_s(round, start_s, cohort)
+        status = np.full(k, int(Status.OUT))
         if len(asked):
             sites = cohort[asked]
             lost, extra_s = self.faults.wan(round, len(self), self.seed)
-            compute_s[asked] = self.computing_s(sites, start_s, work_s)
-            computed_s = np.where(np.isfinite(compute_s[asked]), compute_s[asked], 0.0)
+            compute_s[asked] = self.computing_s(sites, start_s, work_s, queue_s[asked])
+            after_s = queue_s + compute_s
+            computed_s = np.where(np.isfinite(after_s[asked]), after_s[asked], 0.0)
             transfer_s = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
             comm_s[asked] = np.maximum(transfer_s - self.overlap * computed_s, 0.0)
             in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
-            status[asked] = np.where((compute_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
-            makespan_s = checked_length_s(
-                round, self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
-            )
-        version, work = np.full(k, round - 1), np.full(k, local_work)
-        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status)
-        return RoundTimes(round, start_s, makespan_s, flights)
-
-    def bill(self, times: RoundTimes) -> dict[str, np.ndarray]:
-        """Energy, carbon and cost of the flights of a round [f] within it: {column of `SPENT`: [f]}; NaN where the grid
-        signal is not set. The power that they draw is integrated over the same changes as the clock's.
-
-        A site computes until it is done, its deadline passes or the round ends; then its update travels. All of the
-        network's energy counts when the transfer begins, with the site's intensity and price at that time. A site that
-        waits does so until the end of the round in which its update arrives, or until it starts again.
-        """
-        start_s, end_s, flights = times.start_s, times.end_s, times.flights
-        asked = flights.status != Status.OUT
-        latest_s = np.minimum(end_s, flights.start_s + self.deadline_s)
-        computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
-        sends = asked & (flights.computed_s <= latest_s)
-        sent_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
-        free_s = _free_s(flights, end_s) if self.accounts.waiting == "idle" else sent_s
-        until_s = np.where(asked, free_s, flights.start_s)
-        begins_to_send = sends & ((times.age == 0) | (flights.computed_s > start_s))
-        sites, of_site = flights.site, slice(None)
-        if times.age.any():  # a site may be in the round twice
-            sites, of_site = np.unique(sites, return_inverse=True)
-        supplied = CohortPower(self, sites, max(end_s, start_s + self.deadline_s))
-        changes = {table: signal.next_change_s for table, signal in self.signals.items()}
-        if frozen := self.timing.power == "frozen":
-            power = np.empty(len(flights))
-            for each_s in np.unique(flights.start_s).tolist():
-                together = flights.start_s == each_s
-                power[together] = supplied.at(each_s)[of_site][together]
+            status[asked] = np.where((after_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
+            makespan_s = self.timing.makespan_s(after_s, comm_s, status, deadline_s)
         else:
-            changes["power"] = supplied.next_change_s
-        sums = {name: np.zeros(len(flights)) for name in SPENT}
-
-        def change_s(clock_s: float) -> float:
-            return min(next_change_s(clock_s) for next_change_s in changes.values())
-
-        for begin_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
-            last = span_end_s >= end_s
-            until = end_s if last else span_end_s
-            if not frozen:
-                power = supplied.at(at_s)[of_site]
-            busy_w, waiting_w = self.hardware.draw_w(power, flights.site)
-            begins = begins_to_send & (computed_s >= begin_s) & (last | (computed_s < until))
-            joules = {
-                "compute_energy_j": busy_w * _overlap_s(begin_s, until, flights.start_s, computed_s),
-                "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
-                "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
-            }
-            kwh = sum(joules.values()) / J_PER_KWH
-            by_grid = {
-                BY_SIGNAL[name].column: kwh * s.at(at_s, flights.site) for name, s in self.signals.items()
-            }
-            for name, amount in (joules | by_grid).items():
-                sums[name] += amount
-            if last:
-                return sums
-        raise self._too_many_changes(times, changes)
-
-    def _too_many_changes(
-        self, times: RoundTimes, changes: Mapping[str, Callable[[float], float]]
-    ) -> InputError:
-        """The cause of a round of too many changes: a transfer that takes most of it, else the table that changes most;
-        `changes` is {table: next_change_s}."""
-        start_s, makespan_s, flights = times.start_s, times.makespan_s, times.flights
-        when = f"in the round that starts at {start_s:g} s and lasts {makespan_s:g} s"
-        sends = (flights.status != Status.OUT) & (flights.computed_s <= times.end_s)
-        comm_s = np.where(sends, np.nan_to_num(flights.comm_s), 0.0)
-        slowest = int(comm_s.argmax())
-        if 2 * comm_s[slowest] > makespan_s:
-            site = flights.site[slowest]
-            rate = f"{self.links.bandwidth_bps[site]:g} bit/s"
-            return InputError(
-                "network",
-                f"a transfer takes {comm_s[slowest]:g} s at {rate} at {self.site_name(site)} {when}",
-                "check network.update_bytes, and the unit of the sites' bandwidth and round-trip time",
-            )
-        table = max(changes, key=lambda name: _num_changes(changes[name], start_s, start_s + makespan_s))
-        return InputError(
-            table,
-            f"changes more than {MOST_STEPS:,} times {when}",
-            f"use data of longer steps{' or rarer outages (faults.mtbf_s)' * (table == 'power')}, or shorter rounds",
-        )
+            makespan_s = self.nobody_s(start_s, cohort)
+        version, work = np.full(k, round - 1), np.full(k, local_work)
+        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status, queue_s)
+        return RoundTimes(round, start_s, checked_length_s(round, makespan_s), flights)
 
 
 def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
     """{input table: its signal} of the quantities that depend on the grid."""
     return {table: getattr(tables, table) for table in BY_SIGNAL}
+
+
+def _with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray], place: str) -> GridSignal:
+    """The signal of an input table with the values that the sites' columns [N] have. InputError at `place`, their
+    table, where neither has a value."""
+    values = columns.get(BY_SIGNAL[table].per_kwh)
+    if values is None:
+        return signal
+    if not signal.is_known and (lacking := np.flatnonzero(np.isnan(values))).size:
+        problem = f"{numbered(lacking[0], columns.get('name', ()))} has no {table}, and [{table}] is not set"
+        raise InputError(place, problem, f"fill it in, or set {table}.kind = 'constant'")
+    return signal.with_own(values)
 
 
 def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
@@ -339,17 +347,23 @@ class CohortPower:
     def __init__(self, world: World, sites: np.ndarray, until_s: float):
         self._world, self._sites = world, sites
         self._available = [part.among(sites, until_s) for part in world.availability]
+        self._windows = [part for part in self._available if part.provisions]
         self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 
-    def at(self, clock_s: float) -> np.ndarray:
-        """P_i(t), [k]; 0 where a site is out."""
+    def at(self, clock_s: float, provisioned: bool = False) -> np.ndarray:
+        """P_i(t), [k]; 0 where a site is out. `provisioned`: as if all were provisioned."""
         if not self._from_s <= clock_s < self._until_s:
             self._supplied = self._world.supplied(clock_s)[self._sites]
             self._from_s, self._until_s = clock_s, self._world.supply.next_change_s(clock_s)
         power = self._supplied
         for part in self._available:
-            power = power * part.at(clock_s)
+            if not (provisioned and part.provisions):
+                power = power * part.at(clock_s)
         return power
+
+    def is_provisioned(self, clock_s: float) -> np.ndarray:
+        """Whether each site is provisioned in all windows, [k] bool."""
+        return np.all([part.since_s(clock_s) <= clock_s for part in self._windows], axis=0)
 
     def throughput_at(self, clock_s: float) -> np.ndarray:
         """Throughput fraction of each site, [k]."""
@@ -358,34 +372,3 @@ class CohortPower:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the power of one of the sites may change; inf: never."""
         return min(part.next_change_s(clock_s) for part in (self._world.supply, *self._available))
-
-
-def checked_length_s(round: int, length_s: float) -> float:
-    """The length of a round. InputError where it is beyond all that an input can mean."""
-    if length_s > LONGEST_ROUND_S:
-        raise InputError(
-            "timing",
-            f"round {round} would last {length_s:g} s, more than ten simulated years",
-            "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
-        )
-    return length_s
-
-
-def _free_s(flights: Flights, end_s: float) -> np.ndarray:
-    """When the sites of flights have done with them, [f]: at the end of a round, or when they start again in it."""
-    free_s = np.full(len(flights), end_s)
-    order = np.lexsort((flights.start_s, flights.site))
-    again = np.flatnonzero(np.diff(flights.site[order]) == 0)
-    free_s[order[again]] = flights.start_s[order[again + 1]]
-    return free_s
-
-
-def _num_changes(next_change_s: Callable[[float], float], start_s: float, end_s: float) -> int:
-    """How often a value changes between two times, at most MOST_STEPS."""
-    ends_s = (change_s for _, change_s, _ in islice(spans(start_s, next_change_s), MOST_STEPS))
-    return sum(1 for _ in takewhile(lambda change_s: change_s < end_s, ends_s))
-
-
-def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
-    """Length of the intersection of [begin_s, end_s] and [from_s, until_s], [k] s."""
-    return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

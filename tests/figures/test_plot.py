@@ -53,7 +53,7 @@ def test_any_beginning_that_is_no_other_figures_will_do(drawn, make_run):
     ("name", "hint"),
     [
         ("power", "several match: power_over_time, power_utilisation"),
-        ("zzz", "known: cluster_equal_energy, "),
+        ("zzz", "known: bandwidth, cluster_equal_energy, "),
         ("curvs", "did you mean 'curves'?"),
         ("fig09_policies", "did you mean 'policies'?"),
     ],

@@ -84,6 +84,10 @@ VALUES = [
     ([*STREAMING, "sites.num_sites=17"], ["overlap", "17 sites would each keep a model, the most is 16"]),
     ([*STREAMING, "rounds.kind=buffered"], ["rounds.kind = 'buffered'", "all sites together"]),
     ([*STREAMING, "faults.deadline_s=9"], ["faults.deadline_s = 9", "all sites together", "leave deadlines"]),
+    (
+        [*STREAMING, "availability.batch={kind='queue', wait_s=5}"],
+        ["availability", "at any time", "leave the tables"],
+    ),
     ([*STREAMING, "train.prox_mu=1"], ["train.prox_mu = 1", "pulls to a global model", "leave it out"]),
     ([*STREAMING, "timing.compute=measured"], ["timing.compute = 'measured'", "overlaps"]),
     ([*STREAMING, 'accounts.site_max_energy="1 kWh"'], ["accounts", "has spent its budget", "site_max_*"]),

@@ -159,9 +159,9 @@ def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     keys += ["checkpoint", "interrupt", "watchdog", "meter", "knobs", "callbacks", "store"]
     assert neutral_keys(Experiment()) == keys
     run = trained("stop.max_rounds=2")
-    added = ["rounds.work_by_speed"]  # added later, at their defaults
-    added += [f"train.{key}" for key in RECIPE]
-    assert run.meta["neutral_keys"] == [*keys, *added, "overlap"]
+    added = ["rounds.work_by_speed", "rounds.work_s", "availability"]  # later, at their defaults
+    added += [*(f"train.{key}" for key in RECIPE), "overlap", "stop.max_samples"]
+    assert run.meta["neutral_keys"] == [*keys, *added]
     assert not run.added
     assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings
 

@@ -14,6 +14,7 @@ from worlds import world as build_world
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal
 from hpctrip.base.units import parse
+from hpctrip.sim.bill import bill
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
@@ -68,7 +69,7 @@ def billed(world, samples, start_s=0.0):
     """The times and the bill of a round of all sites, which have so many samples."""
     cohort = np.arange(len(world))
     times = world.times(1, start_s, cohort, np.array(samples, dtype=float))
-    costs = world.bill(times)
+    costs = bill(world, times).flights
     energy_j = sum(costs[name] for name in ("compute_energy_j", "wait_energy_j", "comm_energy_j"))
     return SimpleNamespace(**vars(times), **costs, energy_j=energy_j)
 
@@ -207,7 +208,7 @@ def test_energy_may_be_given_in_the_units_of_a_bill(text, joules):
 
 @pytest.mark.parametrize("table", ["power", "carbon", "price"])
 def test_what_changes_too_often_for_a_round_is_named_and_refused(table, monkeypatch):
-    monkeypatch.setattr("hpctrip.sim.world.MOST_STEPS", 1000)
+    monkeypatch.setattr("hpctrip.sim.bill.MOST_STEPS", 1000)
     often = Steps(fractions=[[1]], step_s=1e-2) if table == "power" else Zones(values=[[1, 2]], step_s=1e-2)
     rarely = {"carbon": SIGNALS["daily"](mean=1.0)} if table == "price" else {}
     slow = world(**{"power": ONE, table: often} | rarely)

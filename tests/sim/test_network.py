@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worlds import links
+from worlds import links, matrix
 from worlds import world as build_world
 
 from hpctrip.base.units import MILE_M
@@ -15,9 +15,10 @@ from hpctrip.sim.rounds import History
 
 
 @pytest.mark.parametrize("kind", sorted(NETWORKS))
-def test_the_links_of_every_kind_take_more_time_for_more_bytes(kind):
-    network, distance_m = NETWORKS[kind](), np.array([0.0, 100, 2000]) * MILE_M
-    links = network.checked_links(distance_m, {})
+def test_the_links_of_every_kind_take_more_time_for_more_bytes(kind, tmp_path):
+    network = matrix(tmp_path, "0,0,1,1 1,0,9,2") if kind == "matrix" else NETWORKS[kind]()
+    distance_m, columns = np.array([0.0, 100, 2000]) * MILE_M, {"region": np.array(["0", "1", "1"])}
+    links = network.checked_links(distance_m, columns)
     small, large = (links.transfer_s(np.arange(3), 0.0, size, 0.0).together_s for size in (1e6, 1e9))
     assert small.shape == (3,) and (small >= 0).all() and (small < large).all() and np.isfinite(large).all()
 

@@ -102,8 +102,8 @@ def test_sites_of_a_file_have_its_round_trip_times_bandwidths_and_gpus_and_the_l
         "distance on the globe: 1 of 4 sites",
         "distance by half the round-trip time in fibre: 1 of 4 sites",
         "distance drawn by the seed (synthetic): 1 of 4 sites",
-        "propagation time by distance (network.propagation_m_per_s): 2 of 4 sites",
-        "bandwidth by distance (network.bandwidth_law): 2 of 4 sites",
+        "round-trip time as [network] says: 2 of 4 sites",
+        "bandwidth as [network] says: 2 of 4 sites",
         "GPUs as throughput.num_gpus: 2 of 4 sites",
     ]
 

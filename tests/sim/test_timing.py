@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from worlds import Grouped, matrix
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
+from hpctrip.sim.bill import bill
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
@@ -23,7 +25,6 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.quantities import ACTIVITIES, ENERGY, QUANTITIES
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.sites import SITES
 from hpctrip.sim.timing import Timing, elapsed_s, prefix_in_time, prefix_round_s, prefix_spending, return_s
 
 STEP_S = 300.0
@@ -114,11 +115,19 @@ def test_frozen_power_ignores_what_happens_inside_the_round():
 CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 
-def world(power, clock, seed=0, accounts=None, deadline_s=None, **network):
-    """Sites with such power somewhere between 100 and 10,000 miles away."""
+@pytest.fixture(scope="module", autouse=True)
+def three_regions(tmp_path_factory):
+    """Links between the regions 0, 1 and 2, of 0.5 to 3 Gbit/s and up to 4 s, which are others one way than back."""
+    folder = tmp_path_factory.mktemp("links")
+    rows = "0,1,100,1 1,0,8000,0.5 0,2,60,0.8 2,0,40,3 1,2,900,2 2,1,30,0.7 0,0,1,1.5 1,1,1,2.5 2,2,1,1"
+    world.matrix = partial(matrix, folder, rows)
+
+
+def world(power, clock, seed=0, accounts=None, deadline_s=None, kind="distance", **network):
+    """Sites with such power somewhere between 100 and 10,000 miles away, or in regions 0 to 2."""
     return build_world(
-        SITES["uniform"](num_sites=len(power.fractions)),
-        network=DistanceNetwork(**network),
+        Grouped(num_sites=len(power.fractions)),
+        network=DistanceNetwork(**network) if kind == "distance" else world.matrix(**network),
         power=power,
         throughput=THROUGHPUT_MODELS["capped"](),
         timing=Timing(clock=clock),
@@ -157,19 +166,29 @@ def test_a_round_lasts_as_long_as_one_of_sites_that_run_ahead_while_a_transfer_i
     assert times.flights.comm_s == pytest.approx(np.maximum(transfer_s - overlap * compute_s, 0))
     assert times.makespan_s == pytest.approx(run_ahead(compute_s, transfer_s, overlap, 4000), rel=1e-3)
     assert times.makespan_s < alone.makespan_s or not overlap
-    assert sites.bill(times)["comm_energy_j"] == pytest.approx(sites.bill(alone)["comm_energy_j"])
+    joules = [bill(each, t).flights["comm_energy_j"] for each, t in ((sites, times), (sites, alone))]
+    assert joules[0] == pytest.approx(joules[1])
 
 
 # Predicted and charged
 
 LINK = {"aggregator_bandwidth_bps": 2e9, "round_trip": True}
 NETWORKS = ({}, LINK, {"deadline_s": 83.7}, {"deadline_s": 171.3, **LINK})
+REGIONS = [
+    {"kind": "matrix", **keys}
+    for keys in (
+        {"shared_uplinks": True, **LINK},
+        {"shared_uplinks": True, "deadline_s": 93.7},
+        {"exchange": "ring"},
+        {"exchange": "two-level", "round_trip": True},
+    )
+]
 """A site sends for 12 s and more, and computes for up to 500 s at full power."""
 
 
-@settings(max_examples=25)  # of each of the sixteen
+@settings(max_examples=25)  # of each of the 32
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", [*NETWORKS, *REGIONS])
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_without_surprises_the_clock_charges_what_was_predicted(
     steady, clock, network, data, num_sites, seed
@@ -204,9 +223,9 @@ def test_without_surprises_a_site_of_a_cohort_returns_when_it_was_predicted(
     assert return_s(seen(sites, work_s), len(cohort))[cohort] == pytest.approx(back_s, rel=1e-12, abs=0)
 
 
-@settings(max_examples=10)  # of each of the 32
+@settings(max_examples=10)  # of each of the 64
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", [*NETWORKS, *REGIONS])
 @pytest.mark.parametrize("waiting", ["idle", "released"])
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_without_surprises_the_bill_is_what_was_predicted(
@@ -217,11 +236,11 @@ def test_without_surprises_the_bill_is_what_was_predicted(
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **network)
     predicted = prefix_spending(seen(sites, work_s), order)
-    bills = [sites.bill(sites.times(1, 0.0, order[:k], work_s)) for k in range(1, num_sites + 1)]
-    for bill in bills:
-        bill[ENERGY.column] = sum(bill[name] for name in ACTIVITIES)
+    bills = [bill(sites, sites.times(1, 0.0, order[:k], work_s)).flights for k in range(1, num_sites + 1)]
+    for spent in bills:
+        spent[ENERGY.column] = sum(spent[name] for name in ACTIVITIES)
     for quantity in QUANTITIES:
-        charged = [bill[quantity.column].sum() for bill in bills]
+        charged = [spent[quantity.column].sum() for spent in bills]
         assert predicted[quantity.column] == pytest.approx(charged, rel=1e-9, abs=0)
 
 

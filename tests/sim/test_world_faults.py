@@ -14,7 +14,8 @@ from worlds import world as build_world
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.series import next_step_s
-from hpctrip.sim.availability import ListedOutages, RandomOutages
+from hpctrip.sim.availability.outages import ListedOutages, RandomOutages
+from hpctrip.sim.bill import bill
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.profiler import Profiler
@@ -142,7 +143,7 @@ def test_random_outages_are_those_of_their_streams_at_times_in_any_order(times, 
 
 def test_outages_are_not_kept_without_end(monkeypatch):
     """However many one site happens to have, and whatever the seed: their mean counts, here 200 a site."""
-    monkeypatch.setattr("hpctrip.sim.availability.MOST_OUTAGES", 20_000)
+    monkeypatch.setattr("hpctrip.sim.availability.outages.MOST_OUTAGES", 20_000)
     for seed in range(20):
         outages = RandomOutages(100, mtbf_s=60.0, mttr_s=1.0, seed=seed)
         outages.until(199 * 61.0)
@@ -165,7 +166,7 @@ def test_a_change_of_one_site_of_the_cohort_costs_the_cohort_and_not_all_sites()
     world.supply.at = lambda clock_s: supplied.append(clock_s) or draw_at(clock_s)
     asked.clear()
     times = world.times(1, 0.0, cohort, np.full(many, 2000.0))
-    world.bill(times)
+    bill(world, times)
     assert (times.flights.status == Status.ARRIVED).all()
     assert len(asked) > 50 and set(asked) == {len(cohort)}
     assert len(supplied) <= 4  # once a step in the clock and in the bill

@@ -9,6 +9,7 @@ from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.matrix import MatrixNetwork
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
@@ -47,6 +48,7 @@ def world(sites=3, distance_m=0.0, payload_bytes=0.0, sent_fraction=1.0, **table
         "throughput": THROUGHPUT_MODELS["linear"](),
         "timing": Timing(seconds_per_sample=1.0),
         "faults": Faults(),
+        "availability": {},
         "accounts": Accounts(),
         "carbon": SIGNALS["none"](),
         "price": SIGNALS["none"](),
@@ -54,6 +56,19 @@ def world(sites=3, distance_m=0.0, payload_bytes=0.0, sent_fraction=1.0, **table
     placed = sites_at(sites, distance_m) if isinstance(sites, int) else sites
     given = {name: table for name, table in tables.items() if table is not None}
     return World.build(SimpleNamespace(sites=placed, **usual | given), payload_bytes, sent_fraction)
+
+
+class Grouped(type(SITES["uniform"]())):
+    """Sites in regions 0, 1, 2, 0, 1, 2, and so on."""
+
+    def columns(self):
+        return {"region": np.array([str(site % 3) for site in range(self.num_sites)])}
+
+
+def matrix(folder, rows, **keys):
+    """A network of the links `rows`: lines "from,to,rtt_ms,bandwidth_gbps", separated by blanks."""
+    (folder / "links.csv").write_text("from,to,rtt_ms,bandwidth_gbps\n" + "\n".join(rows.split()))
+    return MatrixNetwork(path=str(folder / "links.csv"), **{"aggregator": "0"} | keys)
 
 
 def links(alone_s, network=None):

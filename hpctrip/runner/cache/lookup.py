@@ -22,7 +22,7 @@ from hpctrip.runner.cache.writer import CacheWriter, round_key
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.loop import ResumePoint
 from hpctrip.sim.flights import RoundTimes
-from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, Simulation, State
 
 POLL_S = 0.01, 0.5
@@ -70,7 +70,7 @@ def key_chain(key: str, simulation: Simulation, history: History) -> list[str]:
     keys = [key]
     for row in history.rows:
         times = RoundTimes.recorded(row)
-        weights = simulation.weights(row.cohort.site, times.flights.status == Status.ARRIVED)
+        weights = simulation.weights(times.flights, times.flights.status)
         keys.append(
             key_after(keys[-1], times, weights * simulation.rounds.discounts(times.age), row.local_work)
         )

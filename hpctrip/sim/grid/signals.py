@@ -7,7 +7,7 @@ data. Signals that are read from files are in files.py. Shapes: N sites, Z zones
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -22,7 +22,7 @@ from hpctrip.base.validate import instance, integers, numbers, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.quantities import BY_SIGNAL
-from hpctrip.sim.sites import SitePlacement, numbered
+from hpctrip.sim.sites import SitePlacement
 
 SIGNALS = Registry("signal", default="none")
 HIGHEST = 1e6
@@ -115,18 +115,6 @@ class SiteSignal:
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which the value may change; inf: never."""
         return self.grid.next_change_s(clock_s)
-
-
-def with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray], place: str) -> GridSignal:
-    """The signal of an input table with the values that the sites' columns [N] have. InputError at `place`, their
-    table, where neither has a value."""
-    values = columns.get(BY_SIGNAL[table].per_kwh)
-    if values is None:
-        return signal
-    if not signal.is_known and (lacking := np.flatnonzero(np.isnan(values))).size:
-        problem = f"{numbered(lacking[0], columns.get('name', ()))} has no {table}, and [{table}] is not set"
-        raise InputError(place, problem, f"fill it in, or set {table}.kind = 'constant'")
-    return signal.with_own(values)
 
 
 class SignalModel(Component):

@@ -103,6 +103,14 @@ class Policy(Component):
         return {}
 
 
+def work_within(sites: SiteView, seconds: np.ndarray | float) -> np.ndarray:
+    """Local work that each site does in so many seconds, [N] or for all, with the power that it is believed to have:
+    whole multiples of that of [train], at least 1, [N]."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # a site without samples has no work
+        units = np.where(sites.work_s > 0, seconds * sites.throughput_fraction / sites.work_s, 1.0)
+    return np.clip(np.floor(units * (1 + 1e-12)), 1, MOST_LOCAL_WORK).astype(np.int64)
+
+
 def best_first(score: np.ndarray) -> np.ndarray:
     """Indices by falling score; ties to the smaller index, so that no result depends on a sort's whim."""
     return np.argsort(-score, kind="stable")

@@ -157,6 +157,7 @@ class Centralized(Policy):
                 "lost_fraction": 0.0,
                 "late_fraction": 0.0,
             },
+            "availability": {},
             "compression": {"kind": "none"},  # no WAN, nothing to compress for
             "train": {
                 "local_epochs": 1 / self.rounds_per_epoch,

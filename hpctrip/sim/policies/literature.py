@@ -12,7 +12,14 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, best_first
+from hpctrip.sim.policies.base import (
+    MOST_LOCAL_WORK,
+    POLICIES,
+    Decision,
+    Policy,
+    best_first,
+    work_within,
+)
 from hpctrip.sim.rounds import History, LastSeen, RoundRow, Status
 from hpctrip.sim.timing import prefix_in_time, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
@@ -282,3 +289,39 @@ class FedZero(Policy):
         count = history.running(("fedzero rounds", num_sites), np.zeros(num_sites), add)
         above = np.maximum(count - count.mean(), 1.0)
         return rng.uniform(size=num_sites) >= above**-self.fairness
+
+
+@POLICIES.add
+class FedQueue(Policy):
+    """FedQueue (arXiv 2605.02125), the work of a site by the wait in its queue: all sites take part, and each trains
+    what fits between its expected wait and the end of a round. Its rounds are `quorum` with `num` = all sites and
+    `longest_s` = 1.15 `round_s`. Its learning rate of each site is left out: all sites have that of [train]."""
+
+    kind = "fedqueue"
+    round_s: Seconds = Field(3600.0, gt=0)
+    """t_sync: length of a round."""
+    margin_s: Seconds = Field(60.0, ge=0)
+    """Part of it that is left free."""
+    least_work: int = Field(20, ge=1, le=MOST_LOCAL_WORK)
+    """Least local work, as a multiple of that of [train]; there are steps in the paper (train.local_steps = 1)."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """All N sites, with max(floor(J / c), least) for J = max(0.5 s, t_sync - wait - margin)."""
+        budget_s = np.maximum(0.5, self.round_s - sites.queue_s - self.margin_s)
+        work = np.maximum(work_within(sites, budget_s), self.least_work)
+        return Decision(np.arange(len(sites)), local_work=work)
+
+
+@POLICIES.add
+class WhileClean(Policy):
+    """Every idle site whose windows are open, or else every idle site: the rule of the curtailment pilot (arXiv
+    2602.22760), whose windows are in [availability]."""
+
+    kind = "while-clean"
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The sites with power, by number."""
+        for those in (sites.power_fraction > 0, np.broadcast_to(sites.idle, len(sites))):
+            if those.any():
+                return Decision(np.flatnonzero(those))
+        return Decision(np.arange(len(sites)))

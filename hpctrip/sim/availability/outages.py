@@ -1,9 +1,4 @@
-"""Availability of sites: the share of its power supply that each may use, as a function of simulated time.
-
-A site's power is that of the supply times its availability in every component of it; where one is 0 at the start of a
-round, the site is out: it is neither asked nor waited for. Outages are the components that exist. Shapes: N sites, k
-sites of a cohort, M outages. Everything is a function of the seed and the simulated time.
-"""
+"""Outages of sites: from a list, or drawn. Shapes: N sites, k sites of a cohort, M outages."""
 
 from __future__ import annotations
 
@@ -12,29 +7,12 @@ import numpy as np
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.sim.availability.base import Availability
 
 LATEST_S = 1e9
 """Listed outages from then on, 30 years, are likely seconds since 1970."""
 MOST_OUTAGES = 20_000_000
 """Random outages of all sites together until the end of a run, on average: 480 MB."""
-
-
-class Availability:
-    """Base of the components of availability, with the contract of base/series.py. `World.build` makes the components
-    of a run. A table whose sites may be out must ask for a deadline, as that of `Faults` does: else a round could last
-    for ever."""
-
-    def at(self, clock_s: float) -> np.ndarray:
-        """The share in [0, 1] of its supply that each site may use at that time, [N]."""
-        raise NotImplementedError
-
-    def next_change_s(self, clock_s: float) -> float:
-        """The first time after `clock_s` at which the share of a site may change; inf: never."""
-        raise NotImplementedError
-
-    def among(self, sites: np.ndarray, until_s: float) -> Availability:
-        """The same for these sites [k] alone, numbered from 0, as far as the time `until_s`."""
-        raise NotImplementedError
 
 
 class ListedOutages(Availability):

@@ -1,0 +1,93 @@
+"""Runs over links between regions: trained, planned, resumed, timed anew, replayed, and refused where only a clock."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from hpctrip.plan.plan import first_rounds
+from hpctrip.ranks.base import Ranks
+from hpctrip.record.diff import diff
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import experiment_of
+from hpctrip.runner.host import Host
+from hpctrip.runner.replay import replay
+
+LINKS = "from,to,rtt_ms,bandwidth_gbps\na,a,1,10\nb,b,1,5\na,b,80,1\nb,a,90,0.5\n"
+SITES = "name,region\nn1,a\nn2,b\nn3,b\nn4,a\n"
+
+
+def overrides(*lines):
+    """`-o` arguments."""
+    return [f"-o{line}" for line in lines]
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory):
+    """The lines of an input of four sites in two regions."""
+    folder = tmp_path_factory.mktemp("regions")
+    (folder / "links.csv").write_text(LINKS)
+    (folder / "sites.csv").write_text(SITES)
+    return (
+        f"sites={{kind='csv', path='{folder / 'sites.csv'}'}}",
+        f"network={{kind='matrix', path='{folder / 'links.csv'}', aggregator='a'}}",
+        "policy.kind=all",
+        "stop.target_accuracy=none",
+        "stop.max_rounds=3",
+    )
+
+
+@pytest.fixture(scope="module", params=["star", "ring"])
+def run(request, trained, regions):
+    """A run of them, whose updates take one way or the other."""
+    return trained(*regions, f"network.exchange={request.param}")
+
+
+def test_the_file_has_the_regions_and_a_replay_gives_it_again(run):
+    assert run.sites["region"].tolist() == ["a", "b", "b", "a"]
+    folder = Path(run.input["network"]["path"]).parent
+    assert verify(run) == [] and replay(run, data=[str(folder)]) == []
+    ring, k = run.input["network"]["exchange"] == "ring", len(run.sites)
+    sent = run.input["accounts"]["network_j_per_gb"] * run.meta["update_bytes"] / 1e9
+    assert run.rounds["comm_energy_j"].tolist() == pytest.approx([sent * (2 * (k - 1) if ring else k)] * 3)
+
+
+def test_the_plan_has_the_times_of_the_run(run):
+    experiment = experiment_of(run.input)
+    task = experiment.workload.task(experiment.seed)
+    host = Host(experiment, experiment.checked_num_sites(), task, Ranks(), torch.device("cpu"))
+    planned = [each.row for each in first_rounds(Aggregator(host), 3)]
+    assert [row.clock_s for row in planned] == run.rounds["clock_s"].tolist()
+    assert [row.energy_j for row in planned] == pytest.approx(run.rounds["energy_j"].tolist(), rel=1e-12)
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(run, hpctrip, tiny, tmp_path, regions):
+    out, exchange = tmp_path / "run.h5", f"network.exchange={run.input['network']['exchange']}"
+    begun = hpctrip("run", tiny, *overrides(*regions, exchange, "stop.max_rounds=1"), "--out", out)
+    assert begun.code == 0, begun.err
+    assert hpctrip("resume", out, "-o", "stop.max_rounds=3").code == 0
+    assert diff(open_run(out), run) == []
+
+
+def test_another_exchange_only_takes_another_time(hpctrip, trained, regions, tmp_path):
+    star, ring = trained(*regions, "network.exchange=star"), trained(*regions, "network.exchange=ring")
+    ended = hpctrip("retime", star.path, "-o", "network.exchange=ring", "--out", tmp_path / "ring.h5")
+    assert ended.code == 0 and "3 taken, 0 trained" in ended.out, ended
+    assert diff(open_run(tmp_path / "ring.h5"), ring) == []
+
+
+def test_a_server_in_each_region_is_planned_but_not_trained_with(hpctrip, tiny, regions, tmp_path):
+    lines, out = overrides(*regions, 'network.exchange="two-level"'), tmp_path / "run.h5"
+    refused = hpctrip("run", tiny, *lines, "--out", out)
+    refused.check_refused(['network.exchange = "two-level": is a clock only', "use hpctrip plan"])
+    assert not out.exists()
+    assert hpctrip("plan", tiny, *lines, "--samples-per-second", "10").code == 0
+
+
+def test_a_run_ends_with_its_samples(run, trained, regions):
+    """The budget of tokens of runs that are compared; the round that reaches it counts."""
+    each = int(run.rounds["num_samples"][0])
+    ended = trained(*regions, f"stop.max_samples={each + 1}")
+    assert len(ended.rounds) == 2 and ended.meta["stop_reason"] == f"max_samples = {each + 1}"
