@@ -213,8 +213,15 @@ def test_wide_and_long_tables_and_dated_files_of_public_sources_are_read_as_the_
         exec(FILES[script], {})
     page = PAGES["docs/howto/data.md"].partition("### Wide and long tables")[2]
     checks = [words for words in COMMANDS if words in set(commands(page)) and "check" in words]
-    starts = [read_input(overrides=words[2::2]).experiment.check().world.start for words in checks]
-    assert len(checks) == 12 and starts.count([]) == 3
+    worlds = {}
+    for words in checks:
+        at = words.index("-o") if "-o" in words else len(words)
+        worlds[words] = read_input(words[1:at], words[at + 1 :: 2]).experiment.check().world
+    starts = [world.start for world in worlds.values()]
+    assert len(checks) == 13 and starts.count([]) == 3
+    grid = worlds["check", "two_sites.toml"].signals
+    assert grid["price"].at(0.0).tolist() == pytest.approx([31.5e-3, 52e-3])
+    assert grid["carbon"].at(0.0).tolist() == [25, 140]
     assert ["carbon 2022-01-01T00:00:00 UTC, data until 2022-01-01T03:00:00"] in starts
     for table in ("carbon", "price"):  # wide and long
         assert starts.count([f"{table} 2024-05-01T00:00:00 UTC, data until 2024-05-01T02:00:00"]) == 2
