@@ -7,7 +7,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
@@ -39,6 +39,9 @@ earlier runs become stale. If only the inputs of one component do, raise the `ru
 neither if it is declared `Added`."""
 WORLD = "world"
 """Name of the axis whose choices are not compared with each other."""
+_KEYS_OF_A_KIND = (
+    """for keys of one kind: --sweep 'policy={kind="random",k=2},{kind="powertrip"}', or a study's variants"""
+)
 _MOST_FAULTS = 5
 """Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
 
@@ -127,6 +130,7 @@ def entries(
     seeds = (file.small.seeds if small and file.small.seeds else file.seeds) or [None]
     cells = _cells([list(_choices(axis, small)) for axis in file.axis], len(seeds), place_shown)
     reader = _Reader(file, os.path.dirname(place), overrides, plugins)
+    of_kinds = {key for axis in file.axis if _has_kinds(key := (axis.key or "").removesuffix(".kind"))}
     faults: dict[Fault, list[str]] = defaultdict(list)  # {fault: names of the runs that have it}
     grid: list[Entry] = []
     for cell in cells:
@@ -145,6 +149,8 @@ def entries(
         except InputError as error:  # all seeds have the same faults
             parts = [*(label for _, label in choices), *(f"seed {s}" for s in seeds[:1] if s is not None)]
             for fault in error.faults:
+                if fault.problem == "unknown key" and fault.place.partition(".")[0] in of_kinds:
+                    fault = replace(fault, hint=f"{_KEYS_OF_A_KIND}; {fault.hint}")
                 faults[fault].append(", ".join(parts))
     for faulty, fault in (*_duplicates(grid), *_shared_outputs(grid)):
         faults[fault].append(faulty)
@@ -160,11 +166,15 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
         tables = merge_layers(variant.tables, [variant.small] if small else [])
         yield _Choice(axis.title, variant.label, tables, True, variant.inputs, frozenset(variant.among))
     key = axis.key or ""
-    of_kinds = key in Experiment.model_fields and isinstance(owner_of(Experiment.model_fields[key]), Registry)
     for value in (axis.small if small and axis.small else axis.values) or ():
-        is_kind = of_kinds and isinstance(value, str)  # of a whole table, such as policy=all,random
+        is_kind = _has_kinds(key) and isinstance(value, str)  # of a whole table, such as policy=all,random
         tables = nested(f"{key}.kind" if is_kind else key, value)
         yield _Choice(axis.title, f"{axis.title} = {shown(value)}", tables)
+
+
+def _has_kinds(key: str | None) -> bool:
+    """Whether a key is a whole table of the input whose `kind` chooses among components."""
+    return key in Experiment.model_fields and isinstance(owner_of(Experiment.model_fields[key]), Registry)
 
 
 def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:
@@ -201,7 +211,10 @@ def _lists(choice: _Choice, other: _Choice, axis: Sequence[_Choice]) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value of an axis as text in a label."""
+    """A value of an axis as text in a label: of a table its kind and keys, as in "random k = 2"."""
+    if isinstance(value, dict):
+        keys = ", ".join(f"{key} = {shown(each)}" for key, each in flat(value).items() if key != "kind")
+        return " ".join(filter(None, (value.get("kind", ""), keys)))
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
