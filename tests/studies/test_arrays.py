@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 
@@ -185,6 +186,19 @@ def test_other_schedulers_work_by_the_same_list(variable, index, folder, study, 
     assert "finished     policy.k = 3, seed 4" in study(folder, do="status").out
     again = job(list_of(folder), index, variable)
     assert again.code == 0 and "is finished already" in again.out
+
+
+def test_a_run_on_several_nodes_takes_them_whole(folder, study):
+    for words, lines in {
+        ("--ranks", 41, "--gpus", 40, "--nodes", 10): "nodes=10 exclusive distribution=cyclic mem=0",
+        ("--ranks", 5): "nodes=1",
+    }.items():
+        assert study(folder, "--write", *words, do="submit").code == 0
+        script = max(
+            (folder / "out/submitted").glob("*.sh"), key=lambda file: file.stat().st_mtime_ns
+        ).read_text()
+        given = re.findall(r"^#SBATCH --((?:nodes|exclusive|distribution|mem)\S*)", script, re.MULTILINE)
+        assert sorted(given) == sorted(lines.split())
 
 
 def test_an_index_that_is_none_is_refused(folder, study, job, hpctrip):

@@ -177,6 +177,8 @@ class Engine:
             hint = "change the model or train.batch_size"
             if self.name != "sequential":
                 hint += ', or set engine.name = "sequential"'
+            if smallest < (self.work.batch_size or 0):
+                hint += ", or give train.local_steps, whose batches are full"
             if "deterministic" in reason:
                 hint += ", or set engine.deterministic = false"
             problem = (
