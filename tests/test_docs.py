@@ -203,6 +203,12 @@ def test_images_arrays_and_the_model_of_the_docs_learn(folder, hpctrip):
     assert summary(open_run("run.h5"))["data"] == f"arrays: {source}"
 
 
+def test_the_recipe_of_diloco_runs_small_and_has_a_label_of_its_own(folder):
+    (words,) = [words for words in COMMANDS if words[:2] == ("llm_full", "diloco.toml")]
+    small = read_input(words[:2], words[3::2]).experiment
+    assert small.label == "DiLoCo" and small.stop.max_rounds <= 5 and small.train.keep_optimizer
+
+
 def test_the_trace_of_the_docs_is_read(folder):
     trace = ("power.kind=trace", "power.path=cella_pdu1.csv", "power.column=measured")
     read_input(["mine.toml"], trace).experiment.check()
