@@ -130,7 +130,6 @@ def entries(
     seeds = (file.small.seeds if small and file.small.seeds else file.seeds) or [None]
     cells = _cells([list(_choices(axis, small)) for axis in file.axis], len(seeds), place_shown)
     reader = _Reader(file, os.path.dirname(place), overrides, plugins)
-    of_kinds = {key for axis in file.axis if _has_kinds(key := (axis.key or "").removesuffix(".kind"))}
     faults: dict[Fault, list[str]] = defaultdict(list)  # {fault: names of the runs that have it}
     grid: list[Entry] = []
     for cell in cells:
@@ -149,7 +148,7 @@ def entries(
         except InputError as error:  # all seeds have the same faults
             parts = [*(label for _, label in choices), *(f"seed {s}" for s in seeds[:1] if s is not None)]
             for fault in error.faults:
-                if fault.problem == "unknown key" and fault.place.partition(".")[0] in of_kinds:
+                if fault.hint.startswith("kinds with it"):
                     fault = replace(fault, hint=f"{_KEYS_OF_A_KIND}; {fault.hint}")
                 faults[fault].append(", ".join(parts))
     for faulty, fault in (*_duplicates(grid), *_shared_outputs(grid)):
@@ -166,15 +165,11 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
         tables = merge_layers(variant.tables, [variant.small] if small else [])
         yield _Choice(axis.title, variant.label, tables, True, variant.inputs, frozenset(variant.among))
     key = axis.key or ""
+    of_kinds = key in Experiment.model_fields and isinstance(owner_of(Experiment.model_fields[key]), Registry)
     for value in (axis.small if small and axis.small else axis.values) or ():
-        is_kind = _has_kinds(key) and isinstance(value, str)  # of a whole table, such as policy=all,random
+        is_kind = of_kinds and isinstance(value, str)  # of a whole table, such as policy=all,random
         tables = nested(f"{key}.kind" if is_kind else key, value)
         yield _Choice(axis.title, f"{axis.title} = {shown(value)}", tables)
-
-
-def _has_kinds(key: str | None) -> bool:
-    """Whether a key is a whole table of the input whose `kind` chooses among components."""
-    return key in Experiment.model_fields and isinstance(owner_of(Experiment.model_fields[key]), Registry)
 
 
 def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:
@@ -214,7 +209,7 @@ def shown(value: Any) -> str:
     """A value of an axis as text in a label: of a table its kind and keys, as in "random k = 2"."""
     if isinstance(value, dict):
         keys = ", ".join(f"{key} = {shown(each)}" for key, each in flat(value).items() if key != "kind")
-        return " ".join(filter(None, (value.get("kind", ""), keys)))
+        return " ".join(filter(None, (str(value.get("kind", "")), keys)))
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 

@@ -149,6 +149,10 @@ def test_of_many_faults_the_first_few_are_reported_and_the_others_counted(wrong)
                 """--sweep 'policy={kind="random",k=2},{kind="powertrip"}', or a study's variants; kinds with it"""
             ],
         ),
+        (
+            ["--sweep", "policy={kind=3},{kind='all'}"],
+            ["policy = 3, seed 4", "unknown policy"],
+        ),
         (["-o", "train.lr"], ["-o train.lr: not of the form key=value"]),
         (["--sweep", "seed=a,b"], ["--sweep seed=a,b: names no seeds; e.g. --sweep"]),
         (["--only", "k = 7"], ["--only k = 7: no run has such a name; the first is 'policy.k = 2, seed 4'"]),

@@ -47,7 +47,7 @@ def tables_command(folder: Path, options: str = "") -> str:
     """The command with these options that makes the tables of the sweep in a folder, as it has recorded it; else what
     is to be given."""
     with suppress(InputError, ValueError, IndexError, RecursionError):
-        file = sorted(folder.rglob("sweeps.jsonl"))[0]
+        file = sorted([*folder.glob("sweeps.jsonl"), *folder.glob("*/sweeps.jsonl")])[0]
         command = json.loads(read_text(file).splitlines()[-1])
         if command and isinstance(command, str):
             return f"{command} --out {shlex.quote(str(file.parents[1]))} {options}".rstrip()
