@@ -107,7 +107,7 @@ def check(**run_input: Texts) -> None:
 @click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
 @click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "gpu"]),
+    type=click.Choice(["auto", "cpu", "gpu", "cuda"]),
     default="auto",
     help="Device of the hosts; gpu works without one here. auto: as in the input, or else as on this machine.",
 )

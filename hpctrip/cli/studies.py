@@ -185,12 +185,11 @@ def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, *
     `study job LIST` executes the run of this list whose index a scheduler has set: Slurm, PBS, LSF, Kubernetes.
     """
     from hpctrip.studies.run import chosen
-    from hpctrip.studies.slurm import Submission
-    from hpctrip.studies.status import UNDER_WAY
+    from hpctrip.studies.slurm import Submission, is_submitted
 
     studies = choice.read()
     left = [line for line in chosen(studies, only) if line.can_be_made]
-    todo = [line.entry for line in left if line.status not in UNDER_WAY]
+    todo = [line.entry for line in left if not is_submitted(line)]
     if under_way := len(left) - len(todo):
         echo(f"{counted(under_way, 'run')} queued or running already")
     if not todo:

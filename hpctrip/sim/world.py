@@ -309,13 +309,16 @@ def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
 
 def _with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray], place: str) -> GridSignal:
     """The signal of an input table with the values that the sites' columns [N] have. InputError at `place`, their
-    table, where neither has a value."""
+    table, where neither has a value, and where the columns leave nothing to the table."""
     values = columns.get(BY_SIGNAL[table].per_kwh)
     if values is None:
         return signal
     if not signal.is_known and (lacking := np.flatnonzero(np.isnan(values))).size:
         problem = f"{numbered(lacking[0], columns.get('name', ()))} has no {table}, and [{table}] is not set"
         raise InputError(place, problem, f"fill it in, or set {table}.kind = 'constant'")
+    if signal.is_known and not np.isnan(values).any():
+        problem = f"has the {table} of every site in a column, so that [{table}] would not be used"
+        raise InputError(place, problem, f"leave out the column, or the table [{table}]")
     return signal.with_own(values)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
 import subprocess
 
 import pytest
+import tomli_w
 from small_study import BASE, STUDY, ledger_of
 
+from hpctrip.runner.job_status import RunStatus
 from hpctrip.studies.frozen import _input_of
 from hpctrip.studies.grid import identity_of
 from hpctrip.studies.run_store import RunStore
@@ -112,6 +115,24 @@ def test_a_task_that_was_cancelled_before_it_began_is_planned_again(folder, stud
     assert "its job 1_1 has gone" in status and "its job 1_2 has gone" in status
     assert "2 runs queued or running already" in study(folder, do="submit").out
     assert "--array=0-1 " in submitted()[1]
+
+
+def test_a_submission_that_was_killed_before_slurm_answered_is_made_again(folder, study, slurm, monkeypatch):
+    submitted = slurm()
+    with monkeypatch.context() as hanging:
+        hanging.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        study(folder, do="submit")
+    assert "queued" not in study(folder, do="status").out
+    (read,) = read_studies(str(folder / "study.toml"), folder / "out")
+    read.runs.note(read.entries[0].identity, state=RunStatus.QUEUED, job="two-20261129")  # of a killed one
+    assert "job 1, 2: 4 runs" in study(folder, do="submit").out and len(submitted()) == 2
+
+
+def test_the_runs_of_a_list_share_the_store_beside_it_wherever_they_start(folder, study, job, tmp_path):
+    assert study(folder, "--write", do="submit").code == 0
+    with contextlib.chdir(tmp_path):
+        assert job(list_of(folder), 0).code == 0
+    assert any((folder / "out/store").rglob("*.npz")) or any((folder / "out/store").iterdir())
 
 
 @pytest.mark.parametrize("size", [None, "0"])
@@ -231,7 +252,7 @@ def test_tables_after_an_array_train_nothing(folder, study, job, monkeypatch):
 def test_the_input_in_a_list_has_the_identity_of_its_run(name, tmp_path):
     (study,) = read_studies(study_file(name), tmp_path, Changes(["seed=0,7"]), checked=False)
     for entry in study.entries:
-        assert identity_of(_input_of(study.runs.input_text(entry))) == entry.identity
+        assert identity_of(_input_of(tomli_w.dumps(entry.run_input.tables), study.runs)) == entry.identity
 
 
 @pytest.mark.parametrize(
