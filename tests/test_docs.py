@@ -203,6 +203,12 @@ def test_images_arrays_and_the_model_of_the_docs_learn(folder, hpctrip):
     assert summary(open_run("run.h5"))["data"] == f"arrays: {source}"
 
 
+def test_the_recipe_of_diloco_runs_small_and_has_a_label_of_its_own(folder):
+    (words,) = [words for words in COMMANDS if words[:2] == ("llm_full", "diloco.toml")]
+    small = read_input(words[:2], words[3::2]).experiment
+    assert small.label == "DiLoCo" and small.stop.max_rounds <= 5 and small.train.keep_optimizer
+
+
 def test_the_trace_of_the_docs_is_read(folder):
     trace = ("power.kind=trace", "power.path=cella_pdu1.csv", "power.column=measured")
     read_input(["mine.toml"], trace).experiment.check()
@@ -213,8 +219,15 @@ def test_wide_and_long_tables_and_dated_files_of_public_sources_are_read_as_the_
         exec(FILES[script], {})
     page = PAGES["docs/howto/data.md"].partition("### Wide and long tables")[2]
     checks = [words for words in COMMANDS if words in set(commands(page)) and "check" in words]
-    starts = [read_input(overrides=words[2::2]).experiment.check().world.start for words in checks]
-    assert len(checks) == 12 and starts.count([]) == 3
+    worlds = {}
+    for words in checks:
+        at = words.index("-o") if "-o" in words else len(words)
+        worlds[words] = read_input(words[1:at], words[at + 1 :: 2]).experiment.check().world
+    starts = [world.start for world in worlds.values()]
+    assert len(checks) == 13 and starts.count([]) == 3
+    grid = worlds["check", "two_sites.toml"].signals
+    assert grid["price"].at(0.0).tolist() == pytest.approx([31.5e-3, 52e-3])
+    assert grid["carbon"].at(0.0).tolist() == [25, 140]
     assert ["carbon 2022-01-01T00:00:00 UTC, data until 2022-01-01T03:00:00"] in starts
     for table in ("carbon", "price"):  # wide and long
         assert starts.count([f"{table} 2024-05-01T00:00:00 UTC, data until 2024-05-01T02:00:00"]) == 2

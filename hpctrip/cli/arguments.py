@@ -9,7 +9,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -31,13 +31,25 @@ def echo_list(descriptions: Mapping[str, str]) -> None:
         click.echo(f"{name:{width}}  {text}")
 
 
-def line_of_input(option: str) -> str:
-    """A hint for an unknown option that is called like keys of the input; else empty."""
+def meant_by(option: str, group: click.Group) -> str:
+    """A hint for an unknown option: keys of the input that are called so, or, where there are none or it is an option
+    of several, the commands of the group that have it; else empty."""
     from hpctrip.config.inputs import keys_called
     from hpctrip.runner.experiment import Experiment
 
     keys = keys_called(option.lstrip("-").replace("-", "_"), Experiment)
-    return f" For the key of the input: {' or '.join(f'-o {key}=VALUE' for key in keys)}." if keys else ""
+    commands = [*_commands_with(option, group)]
+    if keys and len(commands) < 2:
+        return f" For the key of the input: {' or '.join(f'-o {key}=VALUE' for key in keys)}."
+    return f" Commands that have it: {', '.join(commands)}." if commands else ""
+
+
+def _commands_with(option: str, group: click.Group, words: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _commands_with(option, command, f"{words}{name} ")
+        elif any(option in param.opts for param in command.params):
+            yield f"{words}{name}"
 
 
 class DefaultsToRun(click.Group):

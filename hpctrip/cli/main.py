@@ -20,7 +20,7 @@ from hpctrip.base.io import BestEffortStream, checked_output
 from hpctrip.base.process import launched_rank
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs, lists, results, studies
-from hpctrip.cli.arguments import DefaultsToRun, line_of_input
+from hpctrip.cli.arguments import DefaultsToRun, meant_by
 from hpctrip.cli.cluster import cluster
 from hpctrip.cli.device import gpu_settings, tune
 from hpctrip.cli.plot import plot
@@ -79,7 +79,7 @@ def run_command() -> int:
         except click.ClickException as error:
             if rank == 0:
                 if isinstance(error, click.NoSuchOption):
-                    error.message += line_of_input(error.option_name)
+                    error.message += meant_by(error.option_name, cli)
                 error.message = printable(error.message, 1000)  # it quotes the command line
                 error.show(messages)
             return error.exit_code

@@ -165,7 +165,9 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
         differing = [asdict(difference) for difference in differences]
         click.echo(json_text({"a": a.path, "b": b.path, "equal": not differences, "differences": differing}))
     else:
-        for line in screenful([*map(str, differences)] or [f"equal: {a.counted}"]):
+        of_input = all(difference.where in ("input", "read") for difference in differences)
+        equal = [f"equal{', though the inputs differ' * bool(differences)}: {a.counted}"] if of_input else []
+        for line in screenful([*equal, *map(str, differences)]):
             click.echo(line)
     if differences:
         raise click.exceptions.Exit(1)

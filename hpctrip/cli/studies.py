@@ -78,10 +78,9 @@ class Choice(NamedTuple):
     @property
     def words(self) -> str:
         """The words of a command line that name it."""
-        words = [self.name, "--out", self.out, *(["--small"] if self.changes["small"] else [])]
-        for option, values in (("-o", "overrides"), ("--sweep", "sweeps"), ("--plugin", "plugins")):
-            words += [word for value in self.changes[values] for word in (option, value)]
-        return shlex.join(words)
+        from hpctrip.studies.studies import Changes
+
+        return shlex.join([self.name, "--out", self.out, *Changes(**self.changes).words])
 
 
 def of_study(command: Callable[..., None]) -> Callable[..., None]:
@@ -101,17 +100,11 @@ def of_study(command: Callable[..., None]) -> Callable[..., None]:
 SUCCESSORS = {
     "--list": "status",
     "--dry-run": "plan",
-    "--samples-per-second": "plan",
     "--slurm": "submit",
-    "--at-once": "submit",
-    "--figure": "tables",
-    "--format": "tables",
     "--artifact": "export",
-    "--author": "export",
-    "--license": "export",
     "--task": "submit",
 }
-"""{option that `study` had before 0.4: the command that does this now}."""
+"""{option that `study` had before 0.4: the command that does this now}, of those that no command has."""
 
 
 class _Study(DefaultsToRun):

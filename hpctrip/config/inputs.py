@@ -223,6 +223,9 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", hint)
     if kind in ("union_tag_not_found", "model_type", "dict_type"):
         hint = f'e.g. [{place}] on a line of its own, then "key = value" lines'
+        if isinstance(owner, Registry) and isinstance(value, str):
+            kind = f"{place}.kind = {inline_toml(value, place)}, or -o {place}.kind={value}"
+            hint = _several(place, value) or f"write {kind}"
         return Fault(f"{place} = {shown(value)}", "must be a table", hint)
     problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if kind == "missing":
@@ -303,8 +306,10 @@ def suggest(root: type[Component], path: KeyPath, keys: Iterable[str]) -> str:
 
 
 def keys_called(name: str, root: type[Component]) -> list[str]:
-    """The dotted input keys that are called `name`, or end so."""
-    return _called(name, _places(root))
+    """The dotted input keys that are called `name`, or end so; for a table of a kind, the key of this."""
+    tables = {key: owner for key, field in root.model_fields.items() if (owner := owner_of(field))}
+    keys = [key for key in _called(name, _places(root)) if isinstance(tables.get(key), Registry | None)]
+    return [f"{key}.kind" if key in tables else key for key in keys]
 
 
 def _meant(name: str, places: Iterable[tuple[KeyPath, str]]) -> str:

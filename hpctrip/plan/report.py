@@ -189,10 +189,10 @@ def warnings(plan: Plan) -> list[str]:
         lines.append(f"no target accuracy: the run ends after max_rounds = {e.stop.max_rounds} at the latest")
     elif target <= 2 * chance:
         lines.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
-    seen = sum(batch.stop - batch.start for batch in host.eval_batches)
+    seen = host.task.test.labels.size
     if seen < 1000:
         lines.append(
-            f"accuracy is measured on {seen} samples: its resolution is {1 / seen:.2g}, and its noise is larger"
+            f"accuracy is measured on {seen} predictions: its resolution is {1 / seen:.2g}, its noise is larger"
         )
     lines += plausible.warnings(world)
     if e.timing.compute == "measured":

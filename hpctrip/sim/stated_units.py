@@ -54,7 +54,6 @@ def power_unit(place: str, column: str, unit: PowerUnit | None) -> tuple[str, Po
     return column, unit
 
 
-PerKwh = Literal["per kWh", "per MWh", "kg per kWh", "kg per MWh", "t per MWh", "lb per MWh"]
 PER_KWH: dict[str | None, float] = {
     **{"per kWh": 1.0, "per MWh": 1e-3},
     **{"kg per kWh": 1e3, "kg per MWh": 1.0, "t per MWh": 1e3, "lb per MWh": 0.45359237},
@@ -99,7 +98,8 @@ def check_per_kwh(table: str, column: str, unit: str | None) -> None:
     key, place = f"{table}.unit", f"{table}.value_column = {column!r}"
     units = [each for each in PER_KWH if table == "carbon" or each.startswith("per")]
     if unit not in (None, *units):
-        raise InputError(f"{key} = {unit!r}", "is a mass", f"give {' or '.join(map(repr, units))}")
+        problem = "is a mass" if unit in PER_KWH else "is not a unit of these values"
+        raise InputError(f"{key} = {unit!r}", problem, f"give {' or '.join(map(repr, units))}")
     name = unicodedata.normalize("NFKC", column).lower()
     stated: str | None = unit
     if column != OWN_COLUMN and (energy := re.search(_ENERGY, name)):

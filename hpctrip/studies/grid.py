@@ -7,7 +7,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
@@ -38,6 +38,9 @@ earlier runs become stale. If only the inputs of one component do, raise the `ru
 neither if it is declared `Added`."""
 WORLD = "world"
 """Name of the axis whose choices are not compared with each other."""
+_KEYS_OF_A_KIND = (
+    """for keys of one kind: --sweep 'policy={kind="random",k=2},{kind="powertrip"}', or a study's variants"""
+)
 _MOST_FAULTS = 5
 """Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
 
@@ -144,6 +147,8 @@ def entries(
         except InputError as error:  # all seeds have the same faults
             parts = [*(label for _, label in choices), *(f"seed {s}" for s in seeds[:1] if s is not None)]
             for fault in error.faults:
+                if fault.hint.startswith("kinds with it"):
+                    fault = replace(fault, hint=f"{_KEYS_OF_A_KIND}; {fault.hint}")
                 faults[fault].append(", ".join(parts))
     for faulty, fault in (*_duplicates(grid), *_shared_outputs(grid)):
         faults[fault].append(faulty)
@@ -200,7 +205,10 @@ def _lists(choice: _Choice, other: _Choice, axis: Sequence[_Choice]) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value of an axis as text in a label."""
+    """A value of an axis as text in a label: of a table its kind and keys, as in "random k = 2"."""
+    if isinstance(value, dict):
+        keys = ", ".join(f"{key} = {shown(each)}" for key, each in flat(value).items() if key != "kind")
+        return " ".join(filter(None, (str(value.get("kind", "")), keys)))
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.io import absolute, beside, digest, read_text
 from hpctrip.base.text import did_you_mean, unknown_name
 from hpctrip.config.inputs import Tables, other_command, read_layers, validate
-from hpctrip.config.package_data import STUDIES, shipped
+from hpctrip.config.package_data import STUDIES, shipped, shipped_inputs
 from hpctrip.config.plugins import code_name
 from hpctrip.config.values import Bare, readings, written_list
 from hpctrip.runner.experiment import demonstration
@@ -29,10 +30,14 @@ def study_file(name: str) -> str:
     """Path of a study file; `name` is a path, or the name of a study that comes with hpctrip. Raises InputError if it
     is neither."""
     by_name = shipped(STUDIES)
-    if os.path.lexists(name) and not (os.path.isdir(name) and name in by_name):
+    if os.path.lexists(name) and not os.path.isdir(name):
         return name
     if name in by_name:
         return str(by_name[name])
+    if os.path.isdir(name):
+        from hpctrip.figures.common.reading import tables_command
+
+        raise InputError(name, "is a folder, not a study file", f"e.g. {tables_command(Path(name))}")
     here = [str(path) for path in Path(name).parent.glob("*.toml")] if name.endswith(".toml") else []
     near = did_you_mean(name, here) or unknown_name(Path(name).stem, by_name)
     raise InputError(name, "no such study file", near)
@@ -48,6 +53,14 @@ class Changes(NamedTuple):
     plugins: Sequence[str] = ()
     small: bool = False
     """Whether to use the small forms."""
+
+    @property
+    def words(self) -> list[str]:
+        """The words of a command line that make them."""
+        words = ["--small"] if self.small else []
+        for option, values in (("-o", self.overrides), ("--sweep", self.sweeps), ("--plugin", self.plugins)):
+            words += [word for value in values for word in (option, value)]
+        return words
 
 
 NO_CHANGES = Changes()
@@ -113,7 +126,11 @@ def sweep_study(paths: Sequence[str], folder: Path, changes: Changes) -> Study:
         words = json.dumps([sorted(changes.overrides), list(paths[1:])])
         name = f"{name[:71]}-{digest(words.encode())[:8]}"
     file = file.model_copy(update={"title": f"{scenario} over {' x '.join(axes)}"})
-    study = Study(file, name, grid, RunStore(folder), (list(changes.sweeps),))
+    command = ""
+    if len(paths) == 1:  # all that `study tables` takes
+        path = paths[0] if os.path.lexists(paths[0]) else str(shipped_inputs()[paths[0]])
+        command = shlex.join(["hpctrip", "study", "tables", path, *changes.words])
+    study = Study(file, name, grid, RunStore(folder), (list(changes.sweeps),), command=command)
     own, earlier = {entry.identity for entry in grid}, _earlier_sweeps(study.sweeps_file, axes)
     kept: dict[str, Entry] = {}
     for lines in earlier:

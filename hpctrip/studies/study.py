@@ -61,6 +61,8 @@ class Study:
     """Of a sweep, its lines and those of the earlier ones whose rows it keeps."""
     asked: frozenset[str] | None = None
     """Of a sweep, the identities of the runs that it asks for; None: all."""
+    command: str = ""
+    """Of a sweep, the command that makes its tables, without --out; empty: there is none."""
 
     @property
     def title(self) -> str:
@@ -74,7 +76,7 @@ class Study:
 
     @property
     def sweeps_file(self) -> Path:
-        """Path of the file with `sweeps`."""
+        """Path of the file with `sweeps` and, last, `command`."""
         return self.folder / "sweeps.jsonl"
 
     @property
@@ -107,7 +109,8 @@ class Study:
         table = pd.DataFrame([_row(line, self.runs.folder) for line in lines])
         replace_file(self.ledger, csv_bytes(table))
         if self.sweeps:
-            replace_file(self.sweeps_file, "".join(f"{json.dumps(each)}\n" for each in self.sweeps).encode())
+            records = (f"{json.dumps(each)}\n" for each in (*self.sweeps, self.command))
+            replace_file(self.sweeps_file, "".join(records).encode())
         return lines
 
     def conclude(self, latex: bool = False) -> list[str]:

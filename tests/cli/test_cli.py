@@ -177,6 +177,24 @@ def test_wrong_usage_exits_with_2(args, hpctrip):
     assert ended.code == 2 and re.match(r"Usage: .*hpctrip \w+ ", ended.err)
 
 
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (["run", "--max-rounds", "2"], "For the key of the input: -o stop.max_rounds=VALUE."),
+        (["run", "--lr=1"], "For the key of the input: -o train.lr=VALUE or -o server.lr=VALUE."),
+        (["run", "--policy", "random"], "For the key of the input: -o policy.kind=VALUE."),
+        (["run", "--data", "DIR"], "For the key of the input: -o workload.data=VALUE."),
+        # of several commands, though a key is called so: compression.format
+        (["run", "--format", "latex"], "Commands that have it: show, study tables, diff, verify, plan."),
+        (["study", "smoke", "--figure=curves"], "Commands that have it: study tables."),
+        (["run", "--stop"], "No such option '--stop'. "),
+    ],
+)
+def test_an_unknown_option_names_its_key_or_the_commands_that_have_it(words, way_out, hpctrip):
+    err = hpctrip(*words).err
+    assert way_out in err and "compression" not in err and ("VALUE" in err) == ("VALUE" in way_out)
+
+
 def test_prepare_fills_the_cache_and_names_the_data(hpctrip, tmp_path, monkeypatch):
     monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path))
     sizes = "workload.train_samples=20", "workload.test_samples=10"

@@ -85,6 +85,16 @@ def test_diff_lists_both_values_and_sets_the_exit_code(hpctrip, run, trained):
     assert lines[0] == "input: timing.seconds_per_sample: 0.02 | 0.03"
 
 
+def test_diff_says_where_only_the_inputs_differ(hpctrip, run, trained):
+    """Exit code 1, as documented: another input may come to other rounds later."""
+    other = trained("stop.max_rounds=2", "stop.target_accuracy=0.97")
+    ended = hpctrip("diff", run.path, other.path)
+    assert ended.code == 1
+    first, second = ended.out.splitlines()
+    assert first == f"equal, though the inputs differ: 2 rounds, model digest {run.meta['params_digest']}"
+    assert second.startswith("input: stop.target_accuracy: ")
+
+
 def test_plan_gives_the_numbers_of_the_report(hpctrip, tiny):
     command = ("plan", tiny, "-n", 3, "--rounds", 2, "--samples-per-second", 100)
     ended = hpctrip(*command, "--format", "json")

@@ -58,6 +58,20 @@ STATIC = {"policy_keys": {"k": 2}}
             ],
             ["static-70 network.update_bytes = 1e+09", "static-70 network.update_bytes = 2e+09"],
         ),
+        # of one label and several policies: keys that only one of them has are told by its kind
+        (
+            [
+                ("random", {"label": "x", "policy_keys": {"k": k, "own": 1, "some": some}})
+                for k, some in ((2, None), (3, None), (3, 4))
+            ]
+            + [("oort", {"label": "x", "policy_keys": {"k": 3, "cutoff": 1, "by": {"kind": "time"}}})],
+            [
+                "x k = 2, kind = random",
+                "x k = 3, kind = random",
+                "x k = 3, kind = random, some = 4",
+                "x k = 3, kind = oort",
+            ],
+        ),
         # neither a terminal obeys a label, nor does a legend hide it
         ([("powertrip", {"label": "__a\x1b[31m\nb$x^2$"})], [r"a\x1b[31m\nb$x^2$"]),
         # where a run was made, keys that change no result, and stop rules

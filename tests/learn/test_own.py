@@ -127,6 +127,10 @@ def Colours(n):
     [
         ("workload={kind='images', data='none'}", "there is no file or folder none; give a folder with"),
         ("workload={kind='images', data='broken.csv'}", "line 2: path = 'none.png' is not a file"),
+        (
+            "workload={kind='images', data='points.npz'}",
+            'points.npz\': has arrays, not a table of image files; set workload.kind = "arrays"',
+        ),
         ("workload={kind='arrays', data='none.npz'}", "there are no arrays at none.npz"),
         ("workload.model='heavy'", "must be 'light' or 'leaf', or 'heavy' is not of the form file.py:Name"),
         ("workload.model='none.py:Net'", "workload.model = 'none.py:Net': there is no file none.py"),
@@ -145,6 +149,7 @@ def Colours(n):
 def test_wrong_data_and_models_are_one_clear_line(line, complaint, hpctrip, tiny, folder):
     (folder / "broken.csv").write_text("path,label\nnone.png,a\n")
     (folder / "net.py").write_text(WRONG)
+    np.savez(folder / "points.npz", x=np.zeros((4, 2)), y=np.arange(4))
     hpctrip("run", tiny, "-o", line, "--out", "run.h5").check_refused([complaint])
     assert not list(folder.glob("run.h5*"))
 

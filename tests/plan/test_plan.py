@@ -12,6 +12,7 @@ import torch
 from hpctrip.base.units import amount
 from hpctrip.plan import PlannedRanks
 from hpctrip.plan.plan import Plan, first_rounds
+from hpctrip.plan.report import warnings
 from hpctrip.plan.speed import Speed
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
@@ -144,12 +145,21 @@ def test_the_report_warns_of_probable_mistakes(hpctrip, tiny):
         "40 hosts, but at most 7 blocks",
         "10 of 10 shards have fewer samples (minimum 40) than one batch of 500",
         "near chance",
-        "accuracy is measured on 200 samples",
+        "accuracy is measured on 200 predictions",
         "the paper does not state it",
         "the data are synthetic",
         "the power is synthetic",
     ):
         assert warning in text, text
+
+
+def test_the_accuracy_of_texts_is_planned_on_as_many_predictions_as_the_run_counts(
+    planned, trained, tiny_workloads
+):
+    text = [*tiny_workloads["shakespeare"], "workload.test_samples=10"]
+    (seen,) = trained(*text, "stop.max_rounds=1").rounds["eval_seen"].unique()
+    warned = "\n".join(warnings(figures(planned(1, *text))))
+    assert f"accuracy is measured on {seen} predictions" in warned
 
 
 def plan(hpctrip, tiny, *args, lines=()):

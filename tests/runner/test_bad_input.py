@@ -26,6 +26,7 @@ VALUES = [
     (["lr=0.3"], ["lr: unknown key; did you mean 'train.lr' or 'server.lr'?"]),
     (["policy.kind=powertrp"], ["policy.kind = 'powertrp': unknown policy", "did you mean 'powertrip'?"]),
     (["sites=3"], ["sites = 3: must be a table", "[sites]"]),
+    (["policy=random"], ['must be a table; write policy.kind = "random", or -o policy.kind=random']),
     (["policy.kind=static", "policy.k=many"], ["policy.k = 'many'", "integer"]),
     (["name=a/b"], ["name = 'a/b'"]),
     (['network.near_bandwidth_bps="1 Gb"'], ["network.near_bandwidth_bps = '1 Gb'", "Gbit/s"]),

@@ -279,6 +279,9 @@ def test_pounds_of_a_price_are_money_and_ct_may_be_connecticut(tmp_path, column)
         ("ct/kWh", "price", "per kWh", "convert it"),
         ("pence_per_kwh", "price", "per kWh", "convert it"),
         ("EUR", "price", "lb per MWh", "price.unit = 'lb per MWh': is a mass"),
+        ("EUR", "price", "EUR/MWh", "'EUR/MWh': is not a unit .*; give 'per kWh' or 'per MWh'$"),
+        ("per_kwh", "carbon", "per J", "'per J': is not a unit of these values; give 'per kWh'"),
+        ("co2", "carbon", "g/kWh", "'g/kWh': is not a unit .*; give 'per kWh' or .* or 'lb per MWh'$"),
     ],
 )
 def test_a_column_in_another_unit_than_is_read_is_refused(tmp_path, column, table, unit, problem):
@@ -348,7 +351,6 @@ def test_rows_that_cannot_be_are_refused(tmp_path, rows, problem):
     [
         ({"timezone": "Europe/Madird"}, "is not a time zone"),
         ({"timezone": "../../etc/passwd"}, "is not a time zone"),
-        ({"unit": "per J"}, "per kWh"),
         ({"start": "noon"}, "'noon' is not a time such as"),
     ],
 )

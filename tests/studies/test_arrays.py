@@ -257,7 +257,7 @@ def test_the_input_in_a_list_has_the_identity_of_its_run(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("option", "command"),
-    [("--list", "status"), ("--dry-run", "plan"), ("--slurm", "submit"), ("--figure=x", "tables")],
+    [("--list", "status"), ("--dry-run", "plan"), ("--slurm", "submit"), ("--task=1", "submit")],
 )
 def test_an_option_that_has_become_a_command_names_it(option, command, hpctrip):
     hpctrip("study", "smoke", option).check_refused(

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import replace
@@ -458,6 +459,32 @@ def test_a_sweep_of_whole_policies_keeps_no_keys_of_another_one(copied, monkeypa
     policies = [entry.run_input.experiment.policy for entry in study.entries]
     assert [policy.kind for policy in policies] == ["static", "all", "powertrip"] and policies[0].k == 3
     assert study.entries[1].name == "policy = all, seed 0"
+    tables = 'policy={kind="static",k=2},{kind="powertrip",objective={kind="zeus"},gain="log"}'
+    keyed = sweep_study(["base.toml"], Path("out"), Changes(sweeps=[tables]))
+    assert [entry.axes["policy"] for entry in keyed.entries] == [
+        "static k = 2",
+        "powertrip objective.kind = zeus, gain = log",
+    ]
+
+
+def test_the_folder_of_a_sweep_tells_the_command_that_draws_it(copied, hpctrip, monkeypatch):
+    monkeypatch.chdir(copied)
+    sweep = ("--sweep", "policy.k=2,3", "--sweep", "seed=4..5", "--out", "out")
+    assert hpctrip("run", "base.toml", "-o", "train.lr = 0.1", *sweep, "-o", "stop.max_rounds=1").code == 0
+    (folder,) = Path("out").glob("tiny-sweep*")
+    for words in (("plot", "policies", folder), ("study", "tables", folder)):
+        refused = hpctrip(*words)
+        refused.check_refused([command := "hpctrip study tables base.toml -o 'train.lr = 0.1'", "--out out"])
+        shown = shlex.split(refused.err[refused.err.index(command) :])
+        drawn = hpctrip(
+            *(word for word in shown[1:] if word not in ("--figure", "FIGURE")), "--figure", "policies"
+        )
+        assert drawn.code == 0 and f"picture: {folder}/figures/policies.png" in drawn.out
+    # without one input file, `study tables` cannot name it
+    assert hpctrip("run", "base.toml", "base.toml", *sweep, "-o", "stop.max_rounds=1").code == 0
+    (other,) = {*Path("out").glob("tiny-sweep*")} - {folder}
+    for words in (("plot", "policies", other), ("study", "tables", other), ("study", "tables", ".")):
+        hpctrip(*words).check_refused(["hpctrip study tables FILE|NAME", "which are not recorded there"])
 
 
 def test_columns_that_only_some_runs_have_are_empty_in_the_others(copied, hpctrip):

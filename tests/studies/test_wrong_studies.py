@@ -142,6 +142,17 @@ def test_of_many_faults_the_first_few_are_reported_and_the_others_counted(wrong)
         (["-o", "seed=9..0"], ["-o seed=9..0: must rise", "; e.g. -o policy.k=10,20 or -o seed=0..9"]),
         (["--sweep", "policy.k=2,,3"], ["--sweep policy.k=2,,3: has an empty value"]),
         (["--sweep", "policy.k"], ["--sweep policy.k: not of the form key=value"]),
+        (
+            ["--sweep", "policy=powertrip,static", "--sweep", "policy.k=2"],
+            [
+                "policy.k: unknown key; for keys of one kind: "
+                """--sweep 'policy={kind="random",k=2},{kind="powertrip"}', or a study's variants; kinds with it"""
+            ],
+        ),
+        (
+            ["--sweep", "policy={kind=3},{kind='all'}"],
+            ["policy = 3, seed 4", "unknown policy"],
+        ),
         (["-o", "train.lr"], ["-o train.lr: not of the form key=value"]),
         (["--sweep", "seed=a,b"], ["--sweep seed=a,b: names no seeds; e.g. --sweep"]),
         (["--only", "k = 7"], ["--only k = 7: no run has such a name; the first is 'policy.k = 2, seed 4'"]),

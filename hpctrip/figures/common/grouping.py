@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hpctrip.base import stats
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.config.identity import differing, identity, without
+from hpctrip.config.identity import Flat, differing, identity, without
 from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import InputError, Run
 
@@ -72,7 +72,7 @@ def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
         problem = f"are of {len(members)} configurations, {most} at most are drawn"
         raise InputError("the runs", problem, "give those that are to be compared")
     telling = {
-        name: differing([configuration(same[0]) for (other, _), same in members.items() if other == name])
+        name: _telling([configuration(same[0]) for (other, _), same in members.items() if other == name])
         for name, _ in members
     }
     return [
@@ -97,6 +97,19 @@ def refuse_repeated_seeds(name: str, runs: Sequence[Run]) -> None:
         if other is not run:
             problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
             raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
+
+
+def _telling(tables: Sequence[Flat]) -> list[str]:
+    """The input keys in which configurations differ, without those whose one value only some kinds of a table have: its
+    `kind` tells them."""
+    keys = differing(tables)
+
+    def told(key: str, kind: str) -> bool:
+        pairs = {(table.get(kind), repr(table.get(key))) for table in tables}
+        follows = len(pairs) == len(dict(pairs)) and len({value for _, value in pairs} - {"None"}) == 1
+        return follows and key != kind and key.startswith(kind.removesuffix("kind"))
+
+    return [key for key in keys if not any(told(key, kind) for kind in keys if kind.endswith(".kind"))]
 
 
 def _label(name: str, run: Run, telling: Sequence[str]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +17,7 @@ import numpy as np
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.io import named_path
+from hpctrip.base.io import named_path, read_text
 from hpctrip.base.text import shown
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces, trace_files
@@ -29,9 +32,8 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
         if len(ledgers) > 1 or (ledgers and ledgers[0].parent == folder):
             names = ", ".join(ledger.parent.name for ledger in ledgers[:5])
             problem = f"holds the runs of studies ({names})"
-            raise InputError(
-                pattern, problem, "draw one of them: hpctrip study tables FILE|NAME --figure FIGURE"
-            )
+            hint = f"draw one of them: {tables_command(ledgers[0].parent, '--figure FIGURE')}"
+            raise InputError(pattern, problem, hint)
     runs = open_runs(patterns)
     for run in runs:
         if faults := run.schema_faults():
@@ -39,6 +41,20 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
         if run.rounds.empty:
             raise InputError(str(run.path), "holds no finished round", "let it run longer, or leave it out")
     return runs
+
+
+def tables_command(folder: Path, options: str = "") -> str:
+    """The command with these options that makes the tables of the sweep in a folder, as it has recorded it; else what
+    is to be given."""
+    with suppress(InputError, ValueError, IndexError, RecursionError):
+        file = sorted([*folder.glob("sweeps.jsonl"), *folder.glob("*/sweeps.jsonl")])[0]
+        command = json.loads(read_text(file).splitlines()[-1])
+        if command and isinstance(command, str):
+            return f"{command} --out {shlex.quote(str(file.parents[1]))} {options}".rstrip()
+    given = (
+        "with its input file or name, and the --sweep, -o and --out of its runs, which are not recorded there"
+    )
+    return f"hpctrip study tables FILE|NAME {options}".rstrip() + f", {given}"
 
 
 def percent(fraction: float) -> str:

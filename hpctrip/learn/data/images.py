@@ -101,7 +101,10 @@ def _repeated(files: Sequence[Path]) -> np.ndarray:
 
 def image_table(path: Path) -> Table:
     """The CSV file of images, with the columns path and label."""
-    table = read_table(path, f"workload.data = {str(path)!r}")
+    place = f"workload.data = {str(path)!r}"
+    if path.suffix in (".npz", ".npy"):
+        raise InputError(place, "has arrays, not a table of image files", 'set workload.kind = "arrays"')
+    table = read_table(path, place)
     table.require("path", "label")
     return table
 

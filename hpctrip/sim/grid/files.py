@@ -26,7 +26,7 @@ from hpctrip.sim.grid.signals import HIGHEST, SIGNALS, GridSignal, SignalModel, 
 from hpctrip.sim.quantities import BY_SIGNAL
 from hpctrip.sim.series import EACH, KEYS, Column, joined, layout, rows_of
 from hpctrip.sim.sites import SitePlacement, numbered
-from hpctrip.sim.stated_units import PerKwh, named_per_kwh, stated_per_kwh
+from hpctrip.sim.stated_units import named_per_kwh, stated_per_kwh
 from hpctrip.sim.times import SHOWN_TWICE, Moment, TimeZone, moments_us, time_column
 
 _REGIONS = range(1, 15)
@@ -125,9 +125,10 @@ class CsvSignal(FileSignal):
     """Column with the zone of a row; absent: each file is a zone, named by the file name up to the first dot."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
-    unit: PerKwh | None = None
-    """Unit of the values: grams of CO2 or money per kilowatt-hour or megawatt-hour; in [carbon] also kilograms, tonnes
-    or pounds. Absent: the one in which the name `value_column` ends, as `per_kwh`, `g_per_kwh` or `price_per_mwh`."""
+    unit: str | None = None
+    """Unit of the values: "per kWh" or "per MWh", which means grams of CO2 or money; in [carbon] also "kg per kWh",
+    "kg per MWh", "t per MWh" or "lb per MWh". Absent: the one in which the name `value_column` ends, as `per_kwh`,
+    `g_per_kwh` or `price_per_mwh`."""
 
     @property
     def _unit(self) -> str | None:
