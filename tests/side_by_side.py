@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-PROCESSES = 3
+PROCESSES = 4
 """Also on two cores: one of them is with Slurm, which means waiting, and those that launch ranks often wait too."""
 WAITING = ("slurm", "mpi", "timeout")
 """Marks of tests that wait, or take longer than others may, those that do so for longest first; whoever begins with
