@@ -81,6 +81,17 @@ def for_all_processes(tmp_path_factory):
 
 
 @pytest.fixture
+def one_thread():
+    """As on a rank of many."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def files(tmp_path):
     """`files(text, ...)`: paths of TOML files with these contents."""
 

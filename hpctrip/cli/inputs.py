@@ -83,9 +83,10 @@ def check(**run_input: Texts) -> None:
     simulation = experiment.check()
     simulation.begin(State())
     if experiment.workload.has_own_model:
-        from hpctrip.runner.host import new_model  # heavy: torch
+        from hpctrip.plan import forecast  # heavy: torch
+        from hpctrip.plan.speed import stated
 
-        new_model(experiment)
+        forecast(experiment, 1, stated(1.0), device_kind="cpu")
     world = simulation.world
     data = experiment.workload.described_data()
     for warning in plausible.warnings(world):
@@ -106,7 +107,7 @@ def check(**run_input: Texts) -> None:
 @click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
 @click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "gpu"]),
+    type=click.Choice(["auto", "cpu", "gpu", "cuda"]),
     default="auto",
     help="Device of the hosts; gpu works without one here. auto: as in the input, or else as on this machine.",
 )

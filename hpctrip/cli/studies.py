@@ -173,6 +173,13 @@ def study_run(
 @click.option(
     "--gpus", type=click.IntRange(0, 100_000), default=0, show_default=True, help="GPUs of every run."
 )
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Nodes of every run; several are taken whole, with the ranks dealt out evenly.",
+)
 @click.option("--time", metavar="HH:MM:SS", help="Time limit of every job (default: 04:00:00).")
 @click.option("--constraint", metavar="C", help="Features that the nodes must have.")
 @click.option("--at-once", type=click.IntRange(1), metavar="N", help="Maximum number of simultaneous tasks.")
@@ -185,12 +192,11 @@ def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, *
     `study job LIST` executes the run of this list whose index a scheduler has set: Slurm, PBS, LSF, Kubernetes.
     """
     from hpctrip.studies.run import chosen
-    from hpctrip.studies.slurm import Submission
-    from hpctrip.studies.status import UNDER_WAY
+    from hpctrip.studies.slurm import Submission, is_submitted
 
     studies = choice.read()
     left = [line for line in chosen(studies, only) if line.can_be_made]
-    todo = [line.entry for line in left if line.status not in UNDER_WAY]
+    todo = [line.entry for line in left if not is_submitted(line)]
     if under_way := len(left) - len(todo):
         echo(f"{counted(under_way, 'run')} queued or running already")
     if not todo:
@@ -216,11 +222,13 @@ def submit(choice: Choice, only: str | None, at_once: int | None, write: bool, *
 
 
 def _site(
-    name: str, ranks: int, gpus: int, time: str | None, constraint: str | None, **site: Any
+    name: str, ranks: int, gpus: int, nodes: int, time: str | None, constraint: str | None, **site: Any
 ) -> dict[str, Any]:
     """The arguments of `site_script` for these resources."""
-    wanted = {"job-name": name, "ntasks": ranks, "gpus": gpus or None, "time": time, "constraint": constraint}
+    wanted = {"job-name": name, "nodes": nodes, "ntasks": ranks, "gpus": gpus or None, "time": time}
+    wanted |= {"constraint": constraint} | ({"distribution": "cyclic", "mem": 0} if nodes > 1 else {})
     own = [f"--{name}={value}" for name, value in wanted.items() if value is not None]
+    own += ["--exclusive"] if nodes > 1 else []  # why: slurm/emnist_dynamic.sh
     return site | {"options": [*own, *site["options"]]}
 
 

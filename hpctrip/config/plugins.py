@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -26,6 +26,7 @@ from hpctrip.base.io import digest, named_path, read_file
 from hpctrip.base.rng import same_draws
 from hpctrip.base.text import unknown_name
 from hpctrip.config.beside import FOUND, execute, installed_only, modules_beside, offer, package_of
+from hpctrip.config.inputs import Tables
 from hpctrip.config.sources import PLUGINS, Source, code_name
 
 GROUP = "hpctrip.components"
@@ -106,6 +107,18 @@ def without_folders(values: Mapping[str, Any]) -> dict[str, Any]:
 
 CodeName = Annotated[str, AfterValidator(_is_code_name)]
 """Type of an input key that names code, `file.py:Name`: a class or function of a plug-in."""
+
+
+def with_code_paths(tables: Tables, move: Callable[[str], str]) -> Tables:
+    """Tables in which `move` has replaced the paths of plug-ins and of the keys `file.py:Name`. Values of other types
+    stay as they are: validation refuses them."""
+    moved = dict(tables)
+    if isinstance(plugins := tables.get("plugins"), list):
+        moved["plugins"] = [move(path) if isinstance(path, str) else path for path in plugins]
+    if isinstance(workload := tables.get("workload"), dict):
+        code = {key: named for key, value in workload.items() if (named := code_name(value))}
+        moved["workload"] = workload | {key: f"{move(file)}:{name}" for key, (file, name) in code.items()}
+    return moved
 
 
 def named_code(value: str, key: str) -> Any:

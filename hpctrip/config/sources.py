@@ -69,8 +69,8 @@ def files_in(path: Path) -> list[Path]:
 class Reads:
     """Marks a field whose value is a path that the component reads; None reads nothing."""
 
-    unless: str | None = None
-    """The value that names no file: such data are made here."""
+    unless: tuple[str, ...] = ()
+    """The values that name no file: what they stand for is made here."""
     find: Callable[[str], list[Path]] = files_at
     """All files that are opened for a value; raises InputError where there are none."""
 
@@ -94,7 +94,7 @@ def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
     """Every key of this input, in the order of its tables, whose value names files."""
     for key, field, value in walk(component, prefix):
         mark = next((item for item in field.metadata if isinstance(item, Reads)), None)
-        if mark and value not in (None, mark.unless):
+        if mark and value not in (None, *mark.unless):
             yield NamedFiles(key, value, mark.find)
 
 
@@ -121,7 +121,7 @@ def file_values(tables: Tables, owner: Any, prefix: str = "") -> Iterator[tuple[
                 yield from file_values(value, inner, f"{prefix}{key}.")
         elif isinstance(value, str) and code_name(value) is None:
             marks = [mark for field in fields for mark in field.metadata if isinstance(mark, Reads)]
-            if marks and value not in [mark.unless for mark in marks]:
+            if marks and not any(value in mark.unless for mark in marks):
                 yield prefix + key, value, marks
 
 

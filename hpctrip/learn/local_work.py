@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,7 +11,9 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.config.component import Component
+from hpctrip.config.component import Component, config_key
+from hpctrip.config.identity import Added
+from hpctrip.sim.arrivals import Rounds
 from hpctrip.sim.policies.base import MOST_VISITS
 from hpctrip.sim.sites import numbered
 
@@ -49,6 +52,18 @@ class LocalWork(Component):
     """An L2 penalty in SGD, decoupled from the gradient in AdamW."""
     prox_mu: float = Field(0.0, ge=0)
     """FedProx: mu/2 ||w - w_global||^2 is added to the site's loss (Li et al. 2020)."""
+    warmup_steps: Added[int] = Field(0, ge=0, le=10**9)
+    """Steps of the run over which the learning rate rises linearly to `lr`. Steps are those of all rounds,
+    `local_steps` a round, so a site that skips rounds comes back at the rate of the others."""
+    cosine_steps: Added[int | None] = Field(None, ge=1, le=10**9)
+    """Steps of the run, the warm-up included, after which a half cosine has lowered the learning rate to
+    `final_lr_fraction`; then it stays there. Usually `stop.max_rounds` times `local_steps`. Absent: no decay."""
+    final_lr_fraction: Added[float] = Field(0.05, ge=0, le=1)
+    """Learning rate at the end of the cosine, as a share of `lr` (0.05: DiLoCo, arXiv 2503.09799)."""
+    clip_norm: Added[float | None] = Field(None, gt=0)
+    """Largest 2-norm of the gradient of a step, all weights together; a longer one is shortened to it."""
+    decay_vectors: Added[bool] = True
+    """Whether weight decay also acts on parameters of one dimension or none: biases, gains of normalisations."""
 
     @model_validator(mode="after")
     def _consistent(self) -> LocalWork:
@@ -56,7 +71,44 @@ class LocalWork(Component):
             raise ValueError(
                 f"local_steps = {self.local_steps} and local_epochs = {self.local_epochs:g}: give one"
             )
+        if self.is_scheduled and self.local_steps is None:
+            raise ValueError(
+                "warmup_steps and cosine_steps count steps, equal at all sites: give local_steps (centralized has none)"
+            )
+        if self.cosine_steps is not None and self.cosine_steps <= self.warmup_steps:
+            raise ValueError(
+                f"cosine_steps = {self.cosine_steps} includes the warm-up: give more than warmup_steps = "
+                f"{self.warmup_steps}"
+            )
         return self
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the learning rate depends on the step."""
+        return self.warmup_steps > 0 or self.cosine_steps is not None
+
+    @property
+    def has_recipe(self) -> bool:
+        """Whether a step is more than that of its optimiser: scheduled, clipped, or without decay of vectors."""
+        return self.is_scheduled or self.clip_norm is not None or not self.decay_vectors
+
+    def check_rounds(self, rounds: Rounds) -> None:
+        """Raises InputError where steps of a schedule cannot be counted over such rounds."""
+        if self.is_scheduled and rounds.leaves_flights:
+            problem = "has no common count of steps, by which train.warmup_steps and train.cosine_steps go"
+            hint = "leave these out, or use synchronous rounds"
+            raise InputError(config_key("rounds", rounds), problem, hint)
+
+    def lr_at(self, step: int) -> float:
+        """Learning rate of a step of the run, counted from 0 over all rounds: that of torch's LinearLR, then
+        CosineAnnealingLR, which could only be stepped through from the start."""
+        if step < self.warmup_steps:
+            return self.lr * (step + 1) / self.warmup_steps
+        if self.cosine_steps is None:
+            return self.lr
+        done = min((step - self.warmup_steps) / (self.cosine_steps - self.warmup_steps), 1.0)
+        final = self.final_lr_fraction
+        return self.lr * (final + (1 - final) * (1 + math.cos(math.pi * done)) / 2)
 
     def micro_batches(self, size: int) -> list[slice]:
         """The parts of a batch of `size` samples that are computed at once."""

@@ -20,9 +20,9 @@ from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.host import Host
 
-DeviceKind = Literal["auto", "cpu", "gpu"]
-"""Device that the hosts train on; "gpu" works on a machine without one, too. auto: as the input says, else as on this
-machine."""
+DeviceKind = Literal["auto", "cpu", "gpu", "cuda"]
+"""Device that the hosts train on; "gpu", or "cuda", works on a machine without one, too. auto: as the input says, else
+as on this machine."""
 
 
 class PlannedRanks(Ranks):

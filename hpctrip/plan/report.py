@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from hpctrip.base.text import aligned, duration, labelled, printable, size_text
@@ -17,6 +18,7 @@ from hpctrip.record.show import bills, local_training
 from hpctrip.runner.aggregator import idle_hosts
 from hpctrip.sim import plausible
 from hpctrip.sim.quantities import QUANTITIES
+from hpctrip.sim.sites import numbered
 from hpctrip.sim.timing import Timing
 
 SIMULATED = ("makespan_s", *(quantity.column for quantity in QUANTITIES))
@@ -82,7 +84,18 @@ def _rounds_table(plan: Plan) -> list[str]:
         shares = "-" if math.isnan(idle) else f"{idle:.0%}", "-" if math.isnan(wall_s) else f"{wall_s:.2f}"
         times = f"{makespan_s:.1f}", f"{clock_s / HOUR_S:.3f}", f"{busiest:,} samples"
         rows.append((f"{number:5}", *map(str, numbers), *times, *shares))
-    return ["first rounds, assuming no accuracy gain", *aligned(head, rows)]
+    names, last = plan.aggregator.experiment.sites.columns().get("name", ()), plan.rounds[-1].row
+    sites = shown_sites([numbered(site, names) for site in last.cohort.site.tolist()])
+    return [
+        "first rounds, assuming no accuracy gain; with training the policy may choose others",
+        *aligned(head, rows),
+        f"sites of round {last.round}: {sites}",
+    ]
+
+
+def shown_sites(names: Sequence[str]) -> str:
+    """The first twenty of some sites."""
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
 def _hosts_table(plan: Plan) -> list[str]:
@@ -100,7 +113,7 @@ def _hosts_table(plan: Plan) -> list[str]:
 def values(plan: Plan) -> dict[str, Any]:
     """The plan as {name: value}, with units in the names; NaN: not known."""
     e, host, world = plan.aggregator.experiment, plan.aggregator.host, plan.aggregator.world
-    speed, last = plan.speed, plan.rounds[-1].assignment
+    speed, rounds, last = plan.speed, plan.rounds, plan.rounds[-1].assignment
     exchange = plan.exchange(last)
     return {
         "scenario": e.name,
@@ -128,7 +141,10 @@ def values(plan: Plan) -> dict[str, Any]:
         "wall_s": float(plan.wall_s.sum()),
         **{f"max_rounds_{name}": plan.total(name, e.stop.max_rounds) for name in ("wall_s", *SIMULATED)},
         "written_bytes": plan.written_bytes,
-        "rounds": plan.first_rounds,
+        "rounds": [
+            row | {"sites": planned.row.cohort.site.tolist()}
+            for row, planned in zip(plan.first_rounds, rounds, strict=True)
+        ],
         "placement": plan.placement,
         "warnings": warnings(plan),
     }

@@ -53,7 +53,7 @@ def probe(host: Host, sites_per_block: int) -> Speed:
         for site, update in zip(block, host.engine.train(params, visited), strict=True):
             # compression and sum cost what they cost in a run; the values do not matter, so diverged ones are replaced
             usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
-            residual = host.memory.of(site)[0]
+            residual = host.memory.of(site, params[: host.num_params])[0]
             usable[: host.num_params] = compression.send(usable[: host.num_params], 0, 0, site, residual)
             partial.add(usable, 0.0)
         return sum(len(order) for (order,) in visited), time.perf_counter() - began

@@ -31,6 +31,8 @@ class Assignment:
     """[k] int64: length of each site's training, as a multiple of what [train] says."""
     ended: Sequence[int] = ()
     """Positions of the flights of earlier rounds that end in this one: hosts have kept their updates."""
+    first_step: int = 0
+    """Steps of [train] in the rounds before, where a schedule counts them."""
 
     def hosted(self, host: int) -> list[np.ndarray]:
         """The blocks of one host."""

@@ -66,10 +66,12 @@ def by_event(run: Run) -> list[dict[str, Any]]:
 
 def told(event: dict[str, Any]) -> str:
     """An event of `by_event` in words."""
-    change = event["mean_w"] / event["before_w"] - 1 if event["before_w"] > 0 else math.nan
+    change = ""
+    if event["before_w"] > 0:
+        change = f", {event['mean_w'] / event['before_w'] - 1:+.0%} against the hour before"
     return (
         f"{event['num_sites']} site(s), {event['start_s'] / HOUR_S:.3g} h to {event['end_s'] / HOUR_S:.3g} h: asked "
-        f"-{event['depth']:.0%}, drew {amount(event['energy_j'], 'joules')}, {change:+.0%} against the hour before; "
+        f"-{event['depth']:.0%}, drew {amount(event['energy_j'], 'joules')}{change}; "
         f"{event['lost_s'] / HOUR_S:.3g} h of training at full power lost"
     )
 
@@ -77,7 +79,7 @@ def told(event: dict[str, Any]) -> str:
 def _files(run: Run) -> Iterator[tuple[str, ListedEvents]]:
     """(table, its events) of the files of events that are as the run read them."""
     begin_us = sorted({moment_us(text.split()[1]) for text in run.meta["simulated_start"]})
-    columns = {"group": run.sites["group"].to_numpy()} if "group" in run.sites else {}
+    columns = {name: run.sites[name].to_numpy() for name in ("group", "name") if name in run.sites}
     digests = {source.key: source.digest for source in read_sources(run.meta["sources"])}
     for name, table in sorted(run.input.get("availability", {}).items()):
         place = f"availability.{name}"
@@ -85,4 +87,5 @@ def _files(run: Run) -> Iterator[tuple[str, ListedEvents]]:
             continue
         if digest_of_file(Path(table["path"])) == digests.get(f"{place}.path"):
             around = Surroundings(len(run.sites), 0, columns, PowerSupply(), {}, begin_us)
-            yield name, Events(path=table["path"]).availability(place, around)
+            timezone = table.get("timezone", "UTC")
+            yield name, Events(path=table["path"], timezone=timezone).availability(place, around)

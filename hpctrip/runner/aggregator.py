@@ -52,8 +52,9 @@ class Aggregator:
         """Description of the size of an update on the simulated WAN."""
         rule, size = self.experiment.compression, size_text(self.world.update_bytes)
         fraction = rule.sent_fraction(self.host.num_params, self.host.num_buffers)
-        whole = size_text(self.world.model_bytes)
-        return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
+        whole, num = size_text(self.world.model_bytes), self.experiment.overlap.fragments
+        part = f", one of {num} fragments of the model" if num > 1 else ""
+        return (size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})") + part
 
     def begin(self, state: State) -> tuple[Draft, Assignment]:
         """Begin the round after `state`: its draft, and the work of the hosts in it."""
@@ -92,6 +93,9 @@ class Aggregator:
             evaluate=self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds),
             local_work=times.flights.local_work,
             ended=ended.tolist(),
+            first_step=host.work.local_steps * draft.before.history.total_work
+            if host.work.is_scheduled
+            else 0,
         )
 
     def finish(

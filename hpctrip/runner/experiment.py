@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -23,7 +23,7 @@ from hpctrip.base.io import PathName, beside
 from hpctrip.config.component import Component, is_own
 from hpctrip.config.identity import Added, NotInResult, NotInTraining, flat
 from hpctrip.config.inputs import Tables, folder_of, merge, read_layers, resolved, validate
-from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name
+from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name, with_code_paths
 from hpctrip.config.sources import missing_files, seen_from_here
 from hpctrip.device.meter import Metering
 from hpctrip.device.settings import GpuSettings
@@ -31,6 +31,7 @@ from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
 from hpctrip.learn.evaluate import Evaluate
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.overlap import Overlap
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
 from hpctrip.learn.workloads import WORKLOADS
@@ -107,6 +108,7 @@ class Experiment(Component):
     """The aggregator's optimiser, which applies the averaged update to the global model."""
     compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
     """Compression of the updates on their way to the aggregator."""
+    overlap: Added[Overlap] = Overlap()
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
@@ -150,6 +152,8 @@ class Experiment(Component):
         self.policy.check(num_sites)
         self.faults.check(self.timing)
         self.rounds.check(self.timing, self.faults)
+        self.train.check_rounds(self.rounds)
+        self.overlap.check(self, num_sites)
         self.network.check(self.rounds.leaves_flights, self.faults)
         for name in self.availability:
             self.timing.check_own_times(f"[availability.{name}]", "leave the table out")
@@ -195,8 +199,9 @@ class Experiment(Component):
     def world(self, num_params: int, num_buffers: int = 0) -> World:
         """The simulated world, for a model with `num_params` parameters and `num_buffers` entries of buffers. Raises
         InputError where its files are unusable."""
-        sent_fraction = self.compression.sent_fraction(num_params, num_buffers)
-        return World.build(self, 4.0 * (num_params + num_buffers), sent_fraction)
+        sent_fraction = self.compression.sent_fraction(self.overlap.num_sent(num_params), num_buffers)
+        world = World.build(self, 4.0 * (num_params + num_buffers), sent_fraction)
+        return self.overlap.of(world, num_params, self.train.local_steps)
 
     def simulation(
         self,
@@ -332,18 +337,6 @@ def read_seen_layers(
 def seen_from(folder: str, tables: Tables, root: type[Component] = Experiment) -> Tables:
     """The tables of a file in `folder`, with paths as the working directory sees them."""
     return with_code_paths(seen_from_here(tables, folder, root), partial(beside, folder))
-
-
-def with_code_paths(tables: Tables, move: Callable[[str], str]) -> Tables:
-    """Tables in which `move` has replaced the paths of plug-ins and of the keys `file.py:Name`. Values of other types
-    stay as they are: validation refuses them."""
-    moved = dict(tables)
-    if isinstance(plugins := tables.get("plugins"), list):
-        moved["plugins"] = [move(path) if isinstance(path, str) else path for path in plugins]
-    if isinstance(workload := tables.get("workload"), dict):
-        code = {key: named for key, value in workload.items() if (named := code_name(value))}
-        moved["workload"] = workload | {key: f"{move(file)}:{name}" for key, (file, name) in code.items()}
-    return moved
 
 
 _CODE_PATHS = "its path is relative to the working folder, in an input file to that file"

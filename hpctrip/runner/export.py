@@ -18,7 +18,7 @@ from hpctrip.runner.provenance import RecordedInput
 def _constants(recorded: RecordedInput, plugins: list[str], digest: str) -> dict[str, np.ndarray]:
     """The state of a new model of a run, by name, from the user's code. Raises InputError where this is not named, or
     where its frozen parameters and constants have not this digest."""
-    from hpctrip.runner.host import new_model  # heavy: torch
+    from hpctrip.learn.first_model import new_model  # heavy: torch
 
     if not plugins:
         problem = "is of a model with frozen parameters or constants, which no checkpoint holds"

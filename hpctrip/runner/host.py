@@ -13,17 +13,17 @@ from itertools import chain
 
 import numpy as np
 import torch
-from torch import nn
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.rng import stream
 from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, magnitude_of, mean_update, origin
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
 from hpctrip.learn.engines.base import SiteState, SiteUpdate
 from hpctrip.learn.engines.choice import choose
-from hpctrip.learn.engines.steps import seed_draws, seed_generators, state_length, views
+from hpctrip.learn.engines.optimizers import state_length
+from hpctrip.learn.engines.steps import seed_draws, views
 from hpctrip.learn.evaluate import eval_batches, evaluate
+from hpctrip.learn.first_model import first_model
 from hpctrip.learn.params import (
     buffers,
     constants,
@@ -36,8 +36,7 @@ from hpctrip.learn.params import (
     num_integers,
 )
 from hpctrip.learn.params import num_params as count_params
-from hpctrip.learn.task import Task, checked_model
-from hpctrip.learn.trial import Trial
+from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks, RoundTimer, build_collectively
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.record.checkpoint import Model
@@ -79,17 +78,21 @@ class Host:
         self.num_buffers, self.num_integers = len(self.initial_params) - num_params, num_integers(self.model)
         if trains:
             experiment.compression.check(num_params, self.seed)
-        optimizer_length = state_length(num_params, self.work)
-        self.memory = SiteState(num_params * experiment.compression.keeps_residual, optimizer_length, device)
+        self.overlap = experiment.overlap
+        self.overlap.check_model(num_params, self.num_buffers, experiment.workload.model_place)
+        keeps_residual, keeps_replicas = experiment.compression.keeps_residual, self.overlap.keeps_replicas
+        lengths = num_params * keeps_residual, state_length(num_params, self.work)
+        self.memory = SiteState(*lengths, device, num_replica=num_params * keeps_replicas)
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision, self.model)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
         slots = experiment.server.checked_slots(num_params)
-        if experiment.policy.compares_updates:
+        self.keeps_mean = experiment.policy.compares_updates or self.overlap.delayed
+        if self.keeps_mean:
             slots = torch.cat([slots, slots.new_zeros(1, num_params)])
         self.slots = slots.to(device)
-        """State of the server optimiser and, if the policy compares updates, the last mean update as one more row."""
+        """State of the server optimiser and, if the next round needs it, the last mean update as one more row."""
         names = experiment.sites.columns().get("name", ())
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites, self.seed, names
@@ -261,9 +264,12 @@ class Host:
         for block, block_visits in zip(hosted, visits, strict=True):
             self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
             sites = [cohort[i] for i in block]
-            optimizers = [self.memory.of(site)[1] for site in sites]
+            kept = [self.memory.of(site, params[: self.num_params]) for site in sites]
+            optimizers = [optimizer for _, optimizer, _ in kept]
+            replicas = [own if own is None else self.overlap.replica(own, round) for *_, own in kept]
             before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
-            updates = self.engine.train(params, block_visits, optimizers)
+            others = {"replicas": replicas} if self.overlap.keeps_replicas else {}
+            updates = self.engine.train(params, block_visits, optimizers, assignment.first_step, **others)
             for position, site in zip(block, sites, strict=True):
                 if self.experiment.workload.has_own_model:  # the others draw nothing
                     seed_draws(self.device, self.seed, round, site)
@@ -271,18 +277,25 @@ class Host:
                 tally.note("train_wall_s", update.wall_s, position)
                 if not update.usable and site in before:  # what is not summed changes no state
                     self.memory.rows[site] = before[site]
+                    if self.overlap.keeps_replicas:  # it begins anew
+                        self.memory.of(site)[-1].copy_(params)
                 if assignment.weights[position] > 0:
                     yield position, update
                 else:
                     self.memory.keep(site, update, start, self.num_params)
 
     def _compressed(self, site: int, update: SiteUpdate, round: int) -> SiteUpdate:
-        """The update of a site, compressed as it arrives; as it is where training diverged."""
+        """The update of a site in the fragment that the round exchanges, compressed as it arrives, and zero in others;
+        as it is where training diverged."""
         compression, residual = self.experiment.compression, self.memory.of(site)[0]
-        if compression.lossless or not update.usable:
+        part = self.overlap.part(round, self.num_params)
+        if (compression.lossless and self.overlap.fragments == 1) or not update.usable:
             return update
-        sent = compression.send(update.delta[: self.num_params], self.seed, round, site, residual)
-        arriving = torch.cat([sent, update.delta[self.num_params :]]) if self.num_buffers else sent
+        left = None if residual is None else residual[part]
+        arriving = compression.send(update.delta[part], self.seed, round, site, left)
+        if len(arriving) < len(update.delta):
+            sent, arriving = arriving, torch.zeros_like(update.delta)
+            arriving[part], arriving[self.num_params :] = sent, update.delta[self.num_params :]
         return replace(update, delta=arriving, magnitude=float(magnitude_of(arriving, self.num_params)))
 
     def _culprit(self, update: SiteUpdate) -> int:
@@ -330,11 +343,17 @@ class Host:
         (trained, _), (mean, buffers_mean) = params.split(sizes), update.split(sizes)
         new_trained, new_buffers = new_params.split(sizes)
         slots, counters = self.slots, {"mean_update_norm": float(torch.linalg.vector_norm(mean))}
-        if self.experiment.policy.compares_updates:
+        if self.keeps_mean:
             slots, last_update = slots[:-1], slots[-1]
-            counters["update_cosine"] = cosine(last_update, mean)
+            if self.experiment.policy.compares_updates:
+                counters["update_cosine"] = cosine(last_update, mean)
+            late = last_update.clone() if self.overlap.delayed else mean
             last_update.copy_(mean)
-        self.experiment.server.apply(trained, slots, mean, out=new_trained)
+            mean = late
+        part = self.overlap.part(assignment.round, self.num_params)
+        if self.overlap.fragments > 1:
+            new_trained.copy_(trained)
+        self.experiment.server.apply(trained[part], slots[:, part], mean[part], out=new_trained[part])
         new_buffers.copy_(origin(params, self.num_params)[self.num_params :].double() + buffers_mean)
         new_buffers[self.num_buffers - len(integers) :] = torch.from_numpy(integers)
         return new_params, counters
@@ -365,36 +384,3 @@ class Host:
             for phase, drawn_uj in phases_uj.items():
                 tally.integers[f"{phase}_wall_j"][rank] = drawn_uj
         return tally.vector
-
-
-def first_model(
-    experiment: Experiment, task: Task, device: torch.device, hosts_kind: str, trains: bool
-) -> tuple[nn.Module, str]:
-    """The model of a task on a device at the start of a run, checked and, if it is the user's, tried. Also the reason
-    why its sites must be trained one after another, if any. `trains`: whether the rank trains. Raises InputError."""
-    workload, work = experiment.workload, experiment.train
-    experiment.engine.prepare(device)
-    # models are initialised by global generators, seeded from a named stream like all randomness
-    init_seed = int(stream(experiment.seed, "init").integers(2**63))
-    seed_generators(init_seed, device)
-    model = checked_model(task, device, workload.model_place, trial=trains or workload.has_own_model)
-    alone = task.sequential_only
-    if state_length(count_params(model), work):
-        alone = alone or "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
-    if workload.has_own_model:
-        engine, _ = choose(experiment.engine.name, hosts_kind, alone)
-        found = Trial(task, model, work, init_seed, workload.model_place).run(engine.name == "stacked")
-        alone = alone or found
-    return model, alone
-
-
-def new_model(experiment: Experiment) -> tuple[dict[str, torch.Tensor], str]:
-    """The state of the first model of an input, checked and tried on this machine's processor, and the digest of its
-    constants. Raises InputError."""
-    workload, device = experiment.workload, torch.device("cpu")
-    workload.prepare_data(experiment.seed)
-    task = workload.checked_task(experiment.seed)
-    model, _ = first_model(experiment, task, device, device.type, trains=True)
-    held = task.build_model().state_dict().keys()  # the trial changes which buffers are persistent
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return {name: tensor for name, tensor in named if name in held}, digest_of_constants(model)

@@ -138,7 +138,7 @@ class Trace(PowerModel):
     """
 
     kind = "trace"
-    path: Annotated[PathName, Reads(unless="synthetic", find=trace_files)] = "synthetic"
+    path: Annotated[PathName, Reads(unless=("synthetic",), find=trace_files)] = "synthetic"
     """Trace files: a folder, a file or a glob. "synthetic": generated, no file."""
     column: Literal["production", "measured"] = "production"
     """Utilisation by production workloads, or by all measured power (for files without a production column)."""

@@ -246,6 +246,11 @@ class History:
         """Samples that the updates trained on which have arrived."""
         return self.running("samples", 0, lambda total, rows: total + sum(row.num_samples for row in rows))
 
+    @property
+    def total_work(self) -> int:
+        """Local work of all rounds, that of the longest site in each."""
+        return self.running("work", 0, lambda total, rows: total + sum(row.local_work for row in rows))
+
     def total_by_site(self, name: str, num_sites: int) -> np.ndarray:
         """A column of the cohorts, summed over all rounds for each site, [N]."""
 

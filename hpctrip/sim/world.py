@@ -75,6 +75,8 @@ class World:
     """{input table: signal} of the quantities that depend on the grid (`Quantity.signal`)."""
     out_of_budget: np.ndarray = np.False_
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
+    overlap: float = 0.0
+    """Share of its computing during which a site does not wait for the transfer of the round before."""
 
     @classmethod
     def build(cls, tables: WorldInput, payload_bytes: float, sent_fraction: float = 1.0) -> World:
@@ -291,7 +293,8 @@ class World:
             compute_s[asked] = self.computing_s(sites, start_s, work_s, queue_s[asked])
             after_s = queue_s + compute_s
             computed_s = np.where(np.isfinite(after_s[asked]), after_s[asked], 0.0)
-            comm_s[asked] = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
+            transfer_s = self.transfers(start_s + computed_s, sites).together_s + extra_s[sites]
+            comm_s[asked] = np.maximum(transfer_s - self.overlap * computed_s, 0.0)
             in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
             status[asked] = np.where((after_s + comm_s)[asked] > deadline_s, Status.LATE, in_time)
             makespan_s = self.timing.makespan_s(after_s, comm_s, status, deadline_s)
@@ -309,13 +312,16 @@ def signal_models(tables: WorldInput) -> dict[str, SignalModel]:
 
 def _with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray], place: str) -> GridSignal:
     """The signal of an input table with the values that the sites' columns [N] have. InputError at `place`, their
-    table, where neither has a value."""
+    table, where neither has a value, and where the columns leave nothing to the table."""
     values = columns.get(BY_SIGNAL[table].per_kwh)
     if values is None:
         return signal
     if not signal.is_known and (lacking := np.flatnonzero(np.isnan(values))).size:
         problem = f"{numbered(lacking[0], columns.get('name', ()))} has no {table}, and [{table}] is not set"
         raise InputError(place, problem, f"fill it in, or set {table}.kind = 'constant'")
+    if signal.is_known and not np.isnan(values).any():
+        problem = f"has the {table} of every site in a column, so that [{table}] would not be used"
+        raise InputError(place, problem, f"leave out the column, or the table [{table}]")
     return signal.with_own(values)
 
 

@@ -34,10 +34,11 @@ from hpctrip.base.frames import pd
 from hpctrip.base.io import json_text, named_path, unwritable
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables, deep, nested
+from hpctrip.config.plugins import with_code_paths
 from hpctrip.config.values import Bare
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.writer import environment
-from hpctrip.runner.experiment import Input, with_code_paths
+from hpctrip.runner.experiment import Input
 from hpctrip.runner.provenance import WORKLOAD, files_of_input
 from hpctrip.studies.file import Axis
 from hpctrip.studies.run_store import RunState

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import tomli_w
+
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_text, replace_file
 from hpctrip.base.process import launched_rank
@@ -45,10 +47,10 @@ def new_list(store: RunStore, name: str) -> Path:
     return (store.folder / "submitted" / f"{name.replace('/', '-')}-{time}.jsonl").absolute()
 
 
-def freeze(path: Path, store: RunStore, entries: Sequence[Entry]) -> None:
-    """Write a list of these runs."""
+def freeze(path: Path, entries: Sequence[Entry]) -> None:
+    """Write a list of these runs, in which the folder of the run store is that of the list, wherever it is read."""
     lines = (
-        {"identity": entry.identity, "name": entry.name, "input": store.input_text(entry)}
+        {"identity": entry.identity, "name": entry.name, "input": tomli_w.dumps(entry.run_input.tables)}
         for entry in entries
     )
     replace_file(path, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
@@ -67,7 +69,7 @@ def run_of_list(list_file: str, index: int | None, first: int) -> None:
 
     def begin() -> Start:
         print(printable(f"run {number} of {count}: {name}", 1000), flush=True)
-        run_input = _input_of(text)
+        run_input = _input_of(text, store)
         if identity_of(run_input) != identity:
             problem = "its data or code has changed since it was submitted"
             raise InputError(
@@ -108,8 +110,8 @@ def _line(list_file: str, number: int) -> tuple[str, str, str, int]:
         raise InputError(list_file, problem, "submit the study again") from None
 
 
-def _input_of(text: str) -> Input:
-    layers, code = name_plugins([tomllib.loads(text)], ())
+def _input_of(text: str, store: RunStore) -> Input:
+    layers, code = name_plugins([store.tables(tomllib.loads(text))], ())
     extensions = Extensions.of(code)
     extensions.run()
     return resolve(merge_layers({}, layers), extensions)

@@ -17,7 +17,7 @@ from hpctrip.base.text import shown as shown_value
 from hpctrip.config.component import Registry, owner_of
 from hpctrip.config.identity import VERSION, added_keys, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.config.inputs import Tables, deep, nested, resolved
-from hpctrip.config.plugins import Extensions, code_name, without_folders
+from hpctrip.config.plugins import Extensions, code_name, with_code_paths, without_folders
 from hpctrip.config.sources import PLUGINS, NamedFiles, Source
 from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
@@ -28,7 +28,6 @@ from hpctrip.runner.experiment import (
     read_seen_layers,
     resolve,
     seen_from,
-    with_code_paths,
 )
 from hpctrip.runner.provenance import files_of_input
 from hpctrip.studies.file import MOST_RUNS, Axis, StudyFile

@@ -122,16 +122,15 @@ class RunStore:
         if not kept:
             remove_file(status)
 
-    def input_text(self, entry: Entry) -> str:
-        """Input to start a run with, as TOML: the study's, with `store.path` in this folder by default. All runs share
+    def tables(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Input tables to start a run with: those given, with `store.path` in this folder by default. All runs share
         this cache of trained rounds, which changes no result."""
-        own = entry.run_input.tables.get("store", {})
-        return tomli_w.dumps(entry.run_input.tables | {"store": {"path": str(self.folder / "store")} | own})
+        return given | {"store": {"path": str(self.folder / "store")} | given.get("store", {})}
 
     def write_input(self, entry: Entry) -> Path:
         """Write the input of a run beside its results, for `hpctrip run`. Raises InputError if that is impossible."""
         path = self.results(entry.identity).with_suffix(".toml")
-        replace_file(path, self.input_text(entry).encode())
+        replace_file(path, tomli_w.dumps(self.tables(entry.run_input.tables)).encode())
         return path
 
     def from_ledger(self, entry: Entry, row: Mapping[str, Any]) -> RunState | None:

@@ -40,7 +40,7 @@ class Submission:
         list_file = new_list(store, name)
         script = list_file.with_suffix(".sh")
         text = site_script("study", str(script), **site)  # type: ignore[arg-type]
-        freeze(list_file, store, entries)
+        freeze(list_file, entries)
         replace_file(script, text.encode())
         return cls(store, entries, list_file, script)
 
@@ -68,10 +68,14 @@ class Submission:
         for runs, words in self.commands(at_once):
             after = [f"--dependency=afterany:{jobs[-1]}"] if at_once and jobs else []
             self._note(runs)
-            ended = subprocess.run(["sbatch", "--parsable", *after, *words], capture_output=True, text=True)
+            command = ["sbatch", "--parsable", *after, *words]
+            try:
+                ended = subprocess.run(command, capture_output=True, text=True)
+            except BaseException:  # Ctrl-C while the controller does not answer
+                self._forget(runs)
+                raise
             if ended.returncode:
-                for entry in runs:
-                    remove_file(self.store.status_file(entry.identity))
+                self._forget(runs)
                 reason = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
                 done = f"; submitted before: job {', '.join(jobs)}" if jobs else ""
                 hint = f"when it accepts them: {shlex.join(['sbatch', *words])}"
@@ -83,11 +87,23 @@ class Submission:
             self._note(runs, tasks if words[0].startswith("--array") else [job])
         return jobs
 
+    def _forget(self, runs: Sequence[Entry]) -> None:
+        """These runs are not queued."""
+        for entry in runs:
+            remove_file(self.store.status_file(entry.identity))
+
     def _note(self, runs: Sequence[Entry], jobs: Sequence[str] = ()) -> None:
         """Note that these runs are queued: as part of this list, or, those that have not begun yet, as these `jobs`."""
         for entry, job in zip(runs, jobs or [self.list_file.stem] * len(runs), strict=True):
             if not jobs or self.store.job(entry.identity).state == RunStatus.QUEUED:
                 self.store.note(entry.identity, state=RunStatus.QUEUED, job=job)
+
+
+def is_submitted(line: RunState) -> bool:
+    """Whether a run is running, or is queued as a job that Slurm has accepted: a submission that was killed before it
+    knew has left the name of its list."""
+    queued = line.status == RunStatus.QUEUED
+    return line.status == RunStatus.RUNNING or (queued and bool(_JOB.fullmatch(line.job.job)))
 
 
 def without_cancelled(lines: Iterable[RunState]) -> list[RunState]:

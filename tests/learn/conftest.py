@@ -1,10 +1,13 @@
 """A small synthetic task for the engines: random images, random labels, and the models to train on them."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.nn.utils import vector_to_parameters
+from torch.nn.utils import clip_grad_norm_, vector_to_parameters
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
@@ -49,7 +52,20 @@ def cache(tmp_path, monkeypatch):
     return folder
 
 
-def plain_loop(task, work, params, parts):
+def scheduled(optimizer, work, first_step=0):
+    """The learning rate of [train] by torch's own schedulers, at a step of the run."""
+    warmup, decay = work.warmup_steps, work.cosine_steps - work.warmup_steps
+    linear = LinearLR(optimizer, 1 / warmup, total_iters=warmup - 1)
+    cosine = CosineAnnealingLR(optimizer, decay, eta_min=work.final_lr_fraction * work.lr)
+    schedule = SequentialLR(optimizer, [linear, cosine], milestones=[warmup])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a schedule that goes on before the optimiser does
+        for _ in range(first_step):
+            schedule.step()
+    return schedule
+
+
+def plain_loop(task, work, params, parts, first_step=0):
     """Local training by nn.Module and torch.optim, no batch from two parts of the visits: the delta, the mean loss, and
     those of the first and last batch."""
     model = task.build_model()
@@ -57,11 +73,16 @@ def plain_loop(task, work, params, parts):
     vector_to_parameters(params.clone(), trainable)
     start = [p.detach().clone() for p in trainable]
     common = {"lr": work.lr, "weight_decay": work.weight_decay or 0.0}
+    vectors = {"params": [p for p in trainable if p.dim() < 2]}
+    if not work.decay_vectors:
+        vectors["weight_decay"] = 0.0
+    groups = [{"params": [p for p in trainable if p.dim() > 1]}, vectors]
     if work.optimizer == "adamw":
         betas = (work.beta1, work.beta2)
-        optimizer = torch.optim.AdamW(trainable, betas=betas, eps=work.eps, **common)
+        optimizer = torch.optim.AdamW(groups, betas=betas, eps=work.eps, **common)
     else:
-        optimizer = torch.optim.SGD(trainable, momentum=work.momentum, **common)
+        optimizer = torch.optim.SGD(groups, momentum=work.momentum, **common)
+    schedule = scheduled(optimizer, work, first_step) if work.cosine_steps else None
     loss_sum, losses = 0.0, []
     for batch in (
         part[first : first + work.batch_size]
@@ -75,21 +96,21 @@ def plain_loop(task, work, params, parts):
         pull = sum(((p - p0) ** 2).sum() for p, p0 in zip(trainable, start, strict=True))
         optimizer.zero_grad()
         (loss + work.prox_mu / 2 * pull).backward()
+        if work.clip_norm:
+            clip_grad_norm_(trainable, work.clip_norm)
         optimizer.step()
+        if schedule:
+            schedule.step()
     ends = (losses[0], losses[-1]) if losses else (0.0, 0.0)
     return flatten(model) - params, loss_sum / max(1, sum(map(len, parts))), ends
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """As on a rank of many."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def always(one_thread):
+    """No engine is tried on more."""
 
 
 @pytest.fixture
 def reference():
-    """`reference(task, work, params, parts)`: see `plain_loop`."""
+    """`reference(task, work, params, parts, first_step=0)`: see `plain_loop`."""
     return plain_loop

@@ -39,6 +39,19 @@ WORKS = {
         weight_decay=0.1,
         prox_mu=0.5,
     ),
+    "diloco": LocalWork(
+        lr=0.05,
+        batch_size=8,
+        optimizer="adamw",
+        beta2=0.99,
+        eps=1e-4,
+        weight_decay=0.5,
+        local_steps=6,
+        warmup_steps=3,
+        cosine_steps=9,
+        clip_norm=0.2,
+        decay_vectors=False,
+    ),
 }
 
 
@@ -84,6 +97,40 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
         assert (update.loss_before, update.loss_after) == pytest.approx(ends, rel=1e-4)
         assert len(parts) > 1 or update.loss_before == update.loss_after
         assert update.wall_s >= 0
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("first_step", [0, 2, 6, 12])
+def test_the_learning_rate_of_a_step_is_that_of_torchs_schedulers_over_the_whole_run(
+    reference, name, first_step, task
+):
+    work = WORKS["diloco"]
+    if first_step + 6 > work.cosine_steps:
+        work = work.model_copy(update={"cosine_steps": 18})
+    params = flatten(task.build_model())
+    (update,) = [*build(name, task, work).train(params, [visits(3, 48)], first_step=first_step)]
+    expected, *_ = reference(task, work, params, visits(3, 48), first_step)
+    torch.testing.assert_close(update.delta, expected, rtol=1e-3, atol=2e-5)
+
+
+def test_the_learning_rate_stays_where_the_cosine_ends():
+    work = WORKS["diloco"]
+    assert work.lr_at(9) == work.lr_at(10**6) == pytest.approx(0.05 * 0.05)
+
+
+@pytest.mark.parametrize("key", ["clip_norm", "warmup_steps", "cosine_steps", "decay_vectors"])
+def test_every_part_of_the_recipe_changes_the_update(key, task):
+    work, params = WORKS["diloco"], flatten(task.build_model())
+    without = work.model_copy(update={key: LocalWork.model_fields[key].default})
+    one, other = (trained(build("sequential", task, w), params, [visits(3, 48)]) for w in (work, without))
+    assert not torch.equal(one[0].delta, other[0].delta)
+
+
+def test_a_hand_written_step_is_left_out_where_it_does_not_know_the_recipe(task):
+    plain = {"lr": 0.1, "batch_size": 8, "optimizer": "sgd", "local_steps": 2}
+    assert "CNNStep" in build("sequential", task, LocalWork(**plain)).description
+    for recipe in ({"clip_norm": 1.0}, {"warmup_steps": 2}, {"cosine_steps": 4}, {"decay_vectors": False}):
+        assert "AutogradStep" in build("sequential", task, LocalWork(**plain, **recipe)).description
 
 
 @pytest.mark.parametrize("name", ENGINES)

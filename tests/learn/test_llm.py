@@ -5,6 +5,7 @@ import importlib.util
 import json
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from hpctrip.learn.engines import choose, engines
 from hpctrip.learn.evaluate import LOSS_SCALE, evaluate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
-from hpctrip.learn.workloads.llm import PARTS, Llm, pack
+from hpctrip.learn.workloads.llm import PARTS, Decoder, Llm, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 
@@ -156,12 +157,12 @@ def test_only_adapters_are_trained_and_a_fresh_model_is_the_base(workload, causa
     models = [task.build_model() for _ in range(2)]
     assert len(flatten(models[0])) == ADAPTERS == 43_776
     tokens = torch.arange(16).view(2, 8)
-    torch.testing.assert_close(models[0](tokens), causal.tiny()(input_ids=tokens).logits)
+    torch.testing.assert_close(models[0](tokens), causal.tiny(Decoder().config)(input_ids=tokens).logits)
     a, b = (dict(model.named_parameters()) for model in models)
     for name, p in a.items():
         assert (p is b[name]) == (not p.requires_grad), name  # frozen tensors are held once
     full = workload(adapter="full").task(0).build_model()
-    assert len(flatten(full)) == sum(p.numel() for p in causal.tiny().parameters()) == 357_024
+    assert len(flatten(full)) == sum(p.numel() for p in causal.tiny(Decoder().config).parameters()) == 357_024
 
 
 def test_a_rank_holds_the_base_of_a_directory_once_where_it_was_loaded(workload, directory):
@@ -202,6 +203,45 @@ def test_adapters_differ_with_torchs_generator_only(workload):
         torch.manual_seed(seed)
         drawn.append(flatten(task.build_model()))
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+SMALL = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 24, "vocabulary": 300}
+SCRATCH = {"model": "scratch", "adapter": "full", "decoder": SMALL}
+
+
+def test_a_decoder_from_scratch_has_the_sizes_of_the_input_and_its_weights_are_the_seeds(workload):
+    task, drawn = workload(**SCRATCH).task(0), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(flatten(task.build_model()))
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+    blocks = 2 * (4 * 16 * 16 + 3 * 16 * 24 + 2 * 16)
+    assert len(drawn[0]) == 300 * 16 + blocks + 16 and task.num_classes == 300
+    assert task.sequential_only == "" and "model of random weights" in task.source
+    tiny = workload(adapter="full", decoder=SMALL).task(0).build_model()
+    assert len(flatten(tiny)) == len(drawn[0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"model": "scratch"}, 'has nothing to adapt: set adapter = "full"'),
+        ({"decoder": SMALL | {"heads": 3}}, "width = 16 is no multiple of twice the heads = 3"),
+        ({"decoder": SMALL | {"vocabulary": 255}}, "greater than or equal to 256"),
+    ],
+)
+def test_a_decoder_that_cannot_be_is_refused(keys, problem, workload):
+    with pytest.raises(ValueError, match=problem):
+        workload(**keys)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="no Shakespeare texts here")
+def test_bytes_of_a_real_text_are_the_tokens_of_a_decoder(workload):
+    file = SHARED / "tinyshakespeare_input.txt"
+    task = workload(**SCRATCH, data=str(file), block_tokens=32).task(0)
+    first = task.train.inputs[0]
+    assert bytes(first.astype(np.uint8)) == file.read_bytes()[:32]
+    assert not task.synthetic and file.name in task.source
 
 
 def test_a_saved_model_is_loaded_and_its_dropout_never_acts(workload, directory, causal):
@@ -269,15 +309,17 @@ def test_a_run_carries_the_adapters_alone_and_records_the_perplexity(trained):
     assert "synthetic" in run.meta["data_source"] and "digest" in run.meta["data_source"]
 
 
-@pytest.mark.parametrize("model", ["tiny", "directory"])
-@pytest.mark.parametrize("adapter", ["lora", "full"])
+@pytest.mark.parametrize(
+    ("model", "adapter"),
+    [*product(["tiny", "directory"], ["lora", "full"]), ("scratch", "full")],
+)
 def test_the_libraries_load_the_exported_folder_and_find_the_accuracy_of_the_run(
     adapter, model, workload, directory, texts, hpctrip, tmp_path
 ):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    place = "tiny" if model == "tiny" else str(directory)
+    place = str(directory) if model == "directory" else model
     run, out = tmp_path / "run.h5", tmp_path / "model"
     lines = [
         f"workload={{kind='llm', data='{texts}', model='{place}', adapter='{adapter}'}}",
@@ -295,7 +337,7 @@ def test_the_libraries_load_the_exported_folder_and_find_the_accuracy_of_the_run
     task = workload(model=place, adapter=adapter).task(0)
     if adapter == "full":
         loaded, untrained = AutoModelForCausalLM.from_pretrained(out), task.build_model().model
-        assert model == "tiny" or AutoTokenizer.from_pretrained(out)("It")["input_ids"] == [34, 19]
+        assert model != "directory" or AutoTokenizer.from_pretrained(out)("It")["input_ids"] == [34, 19]
     else:
         base = (
             task.build_model().model.unload()

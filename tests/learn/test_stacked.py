@@ -27,7 +27,7 @@ def on_a_small_gpu(engine, most):
     """Let memory run out for more than so many sites. Returns the list of the numbers that are tried."""
     tried, together = [], engine._train_together
 
-    def small(params, sites):
+    def small(params, sites, first_step):
         tried.append(len(sites))
         if len(sites) > most + 1:
             raise torch.cuda.OutOfMemoryError("made up by the test")
@@ -36,7 +36,7 @@ def on_a_small_gpu(engine, most):
                 raise torch.cuda.OutOfMemoryError("made up by the test")
             finally:
                 raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-        return together(params, sites)
+        return together(params, sites, first_step)
 
     engine._train_together = small
     return tried
@@ -59,10 +59,10 @@ def test_memory_that_runs_out_later_is_freed_of_other_numbers_of_sites(task):
     list(engine.train(params, SITES[:2]))
     together = engine._train_together
 
-    def full(params, sites):
+    def full(params, sites, first_step):
         if len(engine.stacks) > 1:
             raise torch.cuda.OutOfMemoryError("made up by the test")
-        return together(params, sites)
+        return together(params, sites, first_step)
 
     engine._train_together = full
     assert torch.equal(deltas(engine, params), expected) and len(engine.stacks) == 1
@@ -78,7 +78,7 @@ def test_memory_that_runs_out_later_is_freed_of_other_numbers_of_sites(task):
 def test_an_error_that_more_memory_does_not_mend_is_raised(task, error, raised):
     engine = Stacked(task, WORK)
 
-    def failing(params, sites):
+    def failing(params, sites, first_step):
         raise error
 
     engine._train_together = failing
@@ -123,16 +123,18 @@ def test_tf32_is_off_unless_asked_for(task):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_captured_step_trains_the_same_model_as_a_called_one(task):
+@pytest.mark.parametrize("recipe", [{}, {"local_steps": 3, "warmup_steps": 4, "clip_norm": 0.1}])
+def test_a_captured_step_trains_the_same_model_as_a_called_one(task, recipe):
     params, results = flatten(task.build_model()).cuda(), []
+    work = WORK.model_copy(update=recipe)
     for has_graphs in (True, False):
-        engine = Stacked(task, WORK, "cuda")
+        engine = Stacked(task, work, "cuda")
         engine.has_graphs = has_graphs
         results += [deltas(engine, params), deltas(engine, params)]
     for result in results[1:]:
         torch.testing.assert_close(result, results[0], rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(
-        results[0].cpu(), deltas(Stacked(task, WORK), params.cpu()), rtol=1e-2, atol=1e-4
+        results[0].cpu(), deltas(Stacked(task, work), params.cpu()), rtol=1e-2, atol=1e-4
     )
 
 

@@ -41,6 +41,13 @@ POINTS = (
 )
 """A model with buffers and dropout."""
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
+FRAGMENTS = (
+    "policy.kind=all",
+    "train={local_steps=2, batch_size=4, warmup_steps=3, clip_norm=1.0}",
+    "overlap={fragments=2, steps=1, blend=0.5}",
+    "compression={kind='top-k', fraction=0.5}",
+)
+"""A few steps between exchanges of half of the model, whose errors sites keep."""
 FEW = 4
 """Number of scenarios that two ranks run: the first ones."""
 ON_FIVE = {
@@ -94,8 +101,8 @@ def arguments(lines):
 @pytest.fixture(scope="module")
 def scenarios(tiny_workloads):
     """Name -> `-o` lines: every workload (but language models: see test_llm.py), KWT-1 and its AdamW in stacked blocks
-    too, blocks sized for four hosts, local work that is chosen by the numbers that training reports, a plug-in's model
-    with buffers and dropout."""
+    too, blocks sized for four hosts, local work that is chosen by the numbers that training reports, sites with models
+    of their own, a plug-in's model with buffers and dropout."""
     others = {name: (*lines, "stop.max_rounds=2") for name, lines in tiny_workloads.items() if name != "llm"}
     stacked = ("engine.name=stacked", "engine.sites_per_block=4")
     return {
@@ -103,6 +110,7 @@ def scenarios(tiny_workloads):
         "points": POINTS,
         "lanes": LANES,
         "adaptive": ADAPTIVE,
+        "fragments": FRAGMENTS,
         **others,
         "speech stacked": (*others["speech"], *stacked),
     }

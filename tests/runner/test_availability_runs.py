@@ -1,6 +1,7 @@
 """Sites that come, go and wait, in real runs: any number of ranks, resumed, replayed, reused, reported."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hpctrip.config.plugins import Plugin
 from hpctrip.plan.plan import first_rounds
 from hpctrip.ranks.base import Ranks
 from hpctrip.record.diff import diff
+from hpctrip.record.event_report import told
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
@@ -125,8 +127,7 @@ def test_a_plan_has_its_rounds(coming):
 
 def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
     run, _ = coming
-    told = json.loads(hpctrip("show", run.path, "--sites", "--format", "json").out)
-    sites = told["runs"][0]["sites"]
+    sites = json.loads(hpctrip("show", run.path, "--sites", "--format", "json").out)["runs"][0]["sites"]
     idle_s = run.cohorts["comm_s"][run.cohorts["status"] == Status.IDLE].sum()
     assert sum(site["idle_s"] for site in sites) == pytest.approx(idle_s)
     assert sum(site["energy_j"] for site in sites) == pytest.approx(run.rounds["energy_j"].sum())
@@ -155,9 +156,9 @@ def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_
     rows = [f"{site},{2 * seconds:.17g},{4 * seconds:.17g},0.5" for site in range(3)]
     (tmp_path / "events.csv").write_text("\n".join(["site,start_s,duration_s,depth", *rows]))
     run = trained(*lines, f"availability.grid={{kind='events', path='{tmp_path / 'events.csv'}'}}")
-    told = json.loads(hpctrip("show", run.path, "--format", "json").out)["runs"][0]["events"]
-    assert [event["num_sites"] for event in told] == [1, 1, 1] and told[0]["depth"] == 0.5
-    for event in told:
+    reported = json.loads(hpctrip("show", run.path, "--format", "json").out)["runs"][0]["events"]
+    assert [event["num_sites"] for event in reported] == [1, 1, 1] and reported[0]["depth"] == 0.5
+    for event in reported:
         assert event["before_w"] == pytest.approx(44e3) and event["mean_w"] == pytest.approx(22e3)
         assert event["energy_j"] == pytest.approx(22e3 * 4 * seconds)
         assert event["lost_s"] == pytest.approx(2 * seconds)
@@ -178,3 +179,9 @@ def test_availability_needs_a_clock_of_single_sites(line):
     experiment = read_input([], ["availability.queue.wait_s=60", line]).experiment
     with pytest.raises(InputError, match=r"which \[availability.queue\] needs"):
         experiment.checked_num_sites()
+
+
+def test_an_event_without_an_hour_before_it_is_compared_with_nothing():
+    event = {"num_sites": 1, "start_s": 0.0, "end_s": 3600.0, "depth": 0.5, "energy_j": 3.6e9, "lost_s": 0.0}
+    text = told(event | {"mean_w": 1e6, "before_w": math.nan})
+    assert text.startswith("1 site(s), 0 h to 1 h: asked -50%, drew 1 MWh; 0 h of training")

@@ -18,6 +18,7 @@ def written(path, content):
 
 # Values and names: (-o lines, fragments of the one line that reports them)
 
+STREAMING = ("policy.kind=all", "train.local_steps=3", "overlap.fragments=2")
 VALUES = [
     (["sites.num_sitse=10"], ["sites.num_sitse: unknown key", "did you mean 'num_sites'?"]),
     (["netwrok.round_trip=true"], ["netwrok: unknown key", "did you mean 'network'?"]),
@@ -61,6 +62,36 @@ VALUES = [
         ["train.local_epochs=2", "train.local_steps=5"],
         ["train", "local_steps = 5 and local_epochs = 2: give one"],
     ),
+    (["train.warmup_steps=2"], ["train", "warmup_steps and cosine_steps count steps", "give local_steps"]),
+    (
+        ["train={local_steps=1, warmup_steps=5, cosine_steps=5}"],
+        ["train", "cosine_steps = 5 includes the warm-up: give more than warmup_steps = 5"],
+    ),
+    (
+        ["rounds.kind=buffered", "train={local_steps=1, warmup_steps=5}"],
+        ["rounds.kind", "has no common count of steps", "use synchronous rounds"],
+    ),
+    (["overlap.fragments=2", "policy.kind=all"], ["overlap", "counts steps", "set train.local_steps alone"]),
+    (
+        ["overlap.delayed=true"],
+        ["policy.kind = 'powertrip'", "all sites together", "set policy.kind = 'all'"],
+    ),
+    (["overlap={delayed=true, steps=1}"], ["overlap", "of whole models", "leave the others out"]),
+    (
+        [*STREAMING, "overlap.steps=3"],
+        ["overlap.steps = 3", "not below train.local_steps = 3", "lower it"],
+    ),
+    ([*STREAMING, "sites.num_sites=17"], ["overlap", "17 sites would each keep a model, the most is 16"]),
+    ([*STREAMING, "rounds.kind=buffered"], ["rounds.kind = 'buffered'", "all sites together"]),
+    ([*STREAMING, "faults.deadline_s=9"], ["faults.deadline_s = 9", "all sites together", "leave deadlines"]),
+    (
+        [*STREAMING, "availability.batch={kind='queue', wait_s=5}"],
+        ["availability", "at any time", "leave the tables"],
+    ),
+    ([*STREAMING, "train.prox_mu=1"], ["train.prox_mu = 1", "pulls to a global model", "leave it out"]),
+    ([*STREAMING, "timing.compute=measured"], ["timing.compute = 'measured'", "overlaps"]),
+    ([*STREAMING, 'accounts.site_max_energy="1 kWh"'], ["accounts", "has spent its budget", "site_max_*"]),
+    ([*STREAMING, "engine.name=stacked"], ['engine.name = "stacked"', "sites keep models of their own"]),
     (["partition.samples_per_site=41"], ["partition.samples_per_site", "410", "400", "at most 40"]),
     (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
     (

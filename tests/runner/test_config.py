@@ -151,12 +151,16 @@ def test_a_policy_of_ones_own_is_one_file(trained, tmp_path):
     assert run.input["policy"] == {"kind": "nearest", "k": 2, "at_most_m": 9e8}
 
 
+RECIPE = ("warmup_steps", "cosine_steps", "final_lr_fraction", "clip_norm", "decay_vectors")
+
+
 def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     keys = ["name", "label", "plugins", "ranks.transport", "ranks.device"]
     keys += ["checkpoint", "interrupt", "watchdog", "meter", "knobs", "callbacks", "store"]
     assert neutral_keys(Experiment()) == keys
     run = trained("stop.max_rounds=2")
-    added = ["rounds.work_by_speed", "stop.max_samples"]  # later, at their defaults
+    added = ["rounds.work_by_speed", "rounds.work_s", "availability"]  # later, at their defaults
+    added += [*(f"train.{key}" for key in RECIPE), "overlap", "stop.max_samples"]
     assert run.meta["neutral_keys"] == [*keys, *added]
     assert not run.added
     assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings

@@ -14,7 +14,7 @@ from hpctrip.runner.host import Host
 from hpctrip.runner.provenance import CODE, code_digest, learned_tables, learning_key, sources_of
 
 LEARNED = {
-    *("seed", "workload", "partition", "train", "server", "compression", "engine", "ranks"),
+    *("seed", "workload", "partition", "train", "server", "compression", "overlap", "engine", "ranks"),
     "evaluate",  # but for when it happens: which samples are counted
 }
 

@@ -119,15 +119,16 @@ def test_random_numbers_of_the_forward_pass_depend_on_seed_round_and_site_alone(
         # 400 samples at ten sites in batches of 13: the last of each is a single one
         (
             ("train.batch_size=13",),
-            ["batch of 1 (Expected more than 1 value per channel", "train.batch_size"],
+            ["batch of 1 (Expected more than 1 value per channel", "train.batch_size", "train.local_steps"],
         ),
     ],
 )
 def test_a_model_that_an_engine_cannot_train_is_refused(lines, words, hpctrip, tiny, tmp_path):
     arguments = [part for line in (*POINTS, *lines) for part in ("-o", line)]
-    ended = hpctrip("run", tiny, *arguments, "--out", tmp_path / "run.h5")
-    assert ended.code == 2 and len(ended.report) == 1, ended.err
-    assert all(word in ended.err for word in words), ended.err
+    for command in (["run", "--out", tmp_path / "run.h5"], ["check"]):
+        ended = hpctrip(*command, tiny, *arguments)
+        assert ended.code == 2 and len(ended.report) == 1, ended.err
+        assert all(word in ended.err for word in words), ended.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -78,6 +78,18 @@ LEARNERS = {
     "fedadam": ["server.kind=fedadam"],
     "error feedback": ["compression.kind=top-k"],
     "adaptive local work": ["policy.kind=goodput", "policy.local_work=adaptive"],
+    "schedule over skipped rounds": [
+        "policy.kind=random",
+        "policy.k=3",
+        "train={optimizer='adamw', keep_optimizer=true, local_steps=2, warmup_steps=3, cosine_steps=8}",
+    ],
+    "fragments": [
+        "policy.kind=all",
+        "train={local_steps=2, batch_size=4}",
+        "overlap={fragments=2, steps=1, blend=0.5}",
+        "compression={kind='top-k', fraction=0.5}",
+        "server={momentum=0.9, nesterov=true}",
+    ],
     "parts of passes": ["policy.kind=random", "policy.k=3", "train.local_epochs=0.3", "train.batch_size=4"],
 }
 

@@ -133,7 +133,7 @@ def test_what_is_expected_of_a_round_is_what_it_takes_where_the_waits_are_known(
     ("rows", "told"),
     [
         ("site,wait_s\n0,1\n1,-2\n2,3\n", "line 3: wait_s = '-2' is no wait of 0 s"),
-        ("site,wait_s\n0,1\n3,2\n", "line 3: site = '3' is no site from 0 to 2"),
+        ("site,wait_s\n0,1\n3,2\n", "line 3: site = '3' is no site from 0 to 2, and no name of one"),
         ("site,wait_s\n0,1\n2,2\n", "has no wait of site 1"),
         ("site,seconds\n0,1\n", "has no column 'wait_s'"),
     ],
@@ -152,9 +152,9 @@ def test_a_queue_has_one_source_of_waits():
 # Events
 
 
-def events(tmp_path, rows, columns="site,start_s,duration_s,depth,notice_s"):
+def events(tmp_path, rows, columns="site,start_s,duration_s,depth,notice_s", **keys):
     (tmp_path / "events.csv").write_text(f"{columns}\n{rows}")
-    return AVAILABILITY["events"](path=str(tmp_path / "events.csv"))
+    return AVAILABILITY["events"](path=str(tmp_path / "events.csv"), **keys)
 
 
 def test_an_event_takes_its_share_of_the_power_for_as_long_as_it_lasts(three, tmp_path):
@@ -219,7 +219,7 @@ def test_the_believed_power_is_that_of_the_coming_round_as_far_as_it_is_announce
 
 def test_an_event_may_be_that_of_a_group_of_sites_and_have_a_date(tmp_path):
     placed = tmp_path / "sites.csv"
-    placed.write_text("distance_km,group\n1,north\n2,south\n3,north\n")
+    placed.write_text("name,distance_km,group\nOslo,1,north\nRome,2,south\n7,3,north\n")
     (tmp_path / "carbon.csv").write_text("time,g_per_kwh\n2026-01-01 00:00,1\n2026-01-01 01:00,1\n")
     carbon = SIGNALS["csv"](path=str(tmp_path / "carbon.csv"), value_column="g_per_kwh").resolve()
     dated = events(tmp_path, "north,2026-01-01T00:10,60,0.5\n", "group,start,duration_s,depth")
@@ -227,13 +227,28 @@ def test_an_event_may_be_that_of_a_group_of_sites_and_have_a_date(tmp_path):
     assert world.available(599.0).tolist() == [1, 1, 1] and world.available(600.0).tolist() == [0.5, 1, 0.5]
     assert world.available(660.0).tolist() == [1, 1, 1]
     assert CohortPower(world, np.array([1, 2]), 1e9).at(600.0).tolist() == [1, 0.5]
+    named = events(
+        tmp_path,
+        "Rome,2026-01-01T01:10,60\n7,2026-01-01T01:10,60\n",
+        "site,start,duration_s",
+        timezone="Europe/Rome",
+    )
+    world = build_world(SITES["csv"](path=str(placed)), carbon=carbon, availability={"grid": named})
+    assert world.available(600.0).tolist() == [1, 0, 0]
+    for row, told in {
+        "Rme,2026-01-01,9\nRome,2026-01-01,9": "site = 'Rme' is no site; did you mean 'Rome'",
+        "Rome,2025-12-31T23:00,9": "before the start of the simulated time; it begins at 2026-01-01T00:00:00 UTC",
+    }.items():
+        wrong = events(tmp_path, row, "site,start,duration_s")
+        with pytest.raises(InputError, match=told):
+            build_world(SITES["csv"](path=str(placed)), carbon=carbon, availability={"grid": wrong})
 
 
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
         ("0,-5,10,1,0\n", "line 2: start_s = '-5' is before the start of the simulated time"),
-        ("0,5,10,1,0\n3,5,10,1,0\n", "line 3: site = '3' is no site from 0 to 2"),
+        ("0,5,10,1,0\n3,5,10,1,0\n", "line 3: site = '3' is no site from 0 to 2, and no name of one"),
         ("0,5,0,1,0\n", "duration_s = '0' is not above 0"),
         ("0,5,10,1.5,0\n", "depth = '1.5' is not above 0 and at most 1"),
         ("0,5,10,1,-1\n", "notice_s = '-1' is below 0"),

@@ -188,6 +188,13 @@ def test_a_column_that_its_table_cannot_use_is_refused(planned, tables, complain
         planned(**tables)
 
 
+def test_a_price_table_that_columns_leave_nothing_to_is_refused(planned, own):
+    Path(own.path).write_text(PLANNED.replace("Bonn,5,100,,,,,,us", "Bonn,5,100,,,,50,,us"))
+    with pytest.raises(InputError, match=r"has the price of every site in a column, so that \[price\] would"):
+        planned()
+    assert planned(price=SIGNALS["none"]()).signals["price"].at(0.0).tolist() == [0.042, 0.108, 0.05]
+
+
 def test_a_further_column_is_kept_where_facts_list_it_and_else_refused_with_that_way_out(planned, own):
     planned()
     with pytest.raises(InputError, match=r'keep it as a fact: sites.facts = \["operator"\]'):

@@ -144,6 +144,32 @@ def seen(world, work_s):
     return Profiler().view(world, 0.0, History(), work_s, 0)
 
 
+# Transfers that overlap computing
+
+
+def run_ahead(compute_s, transfer_s, overlap, num_rounds):
+    """Seconds a round of sites that each go on with a round when they have done the last one, and then wait, after that
+    share of it, until the transfers of all have ended."""
+    now_s, sent_s = np.zeros(len(compute_s)), -np.inf
+    for _ in range(num_rounds):
+        now_s = np.maximum(now_s + overlap * compute_s, sent_s) + (1 - overlap) * compute_s
+        sent_s = (now_s + transfer_s).max()
+    return now_s.max() / num_rounds
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.1, 0.5, 1.0])
+def test_a_round_lasts_as_long_as_one_of_sites_that_run_ahead_while_a_transfer_is_under_way(steady, overlap):
+    sites = world(steady(np.array([1.0, 0.4, 0.7])), "straggler", update_bytes=6e8)
+    sites, work_s = replace(sites, overlap=overlap), np.array([10.0, 9.0, 2.0])
+    times, alone = (each.times(1, 0.0, np.arange(3), work_s) for each in (sites, replace(sites, overlap=0.0)))
+    compute_s, transfer_s = alone.flights.compute_s, alone.flights.comm_s
+    assert times.flights.comm_s == pytest.approx(np.maximum(transfer_s - overlap * compute_s, 0))
+    assert times.makespan_s == pytest.approx(run_ahead(compute_s, transfer_s, overlap, 4000), rel=1e-3)
+    assert times.makespan_s < alone.makespan_s or not overlap
+    joules = [bill(each, t).flights["comm_energy_j"] for each, t in ((sites, times), (sites, alone))]
+    assert joules[0] == pytest.approx(joules[1])
+
+
 # Predicted and charged
 
 LINK = {"aggregator_bandwidth_bps": 2e9, "round_trip": True}

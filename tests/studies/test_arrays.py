@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shlex
 import subprocess
 
 import pytest
+import tomli_w
 from small_study import BASE, STUDY, ledger_of
 
+from hpctrip.runner.job_status import RunStatus
 from hpctrip.studies.frozen import _input_of
 from hpctrip.studies.grid import identity_of
 from hpctrip.studies.run_store import RunStore
@@ -113,6 +117,24 @@ def test_a_task_that_was_cancelled_before_it_began_is_planned_again(folder, stud
     assert "--array=0-1 " in submitted()[1]
 
 
+def test_a_submission_that_was_killed_before_slurm_answered_is_made_again(folder, study, slurm, monkeypatch):
+    submitted = slurm()
+    with monkeypatch.context() as hanging:
+        hanging.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        study(folder, do="submit")
+    assert "queued" not in study(folder, do="status").out
+    (read,) = read_studies(str(folder / "study.toml"), folder / "out")
+    read.runs.note(read.entries[0].identity, state=RunStatus.QUEUED, job="two-20261129")  # of a killed one
+    assert "job 1, 2: 4 runs" in study(folder, do="submit").out and len(submitted()) == 2
+
+
+def test_the_runs_of_a_list_share_the_store_beside_it_wherever_they_start(folder, study, job, tmp_path):
+    assert study(folder, "--write", do="submit").code == 0
+    with contextlib.chdir(tmp_path):
+        assert job(list_of(folder), 0).code == 0
+    assert any((folder / "out/store").rglob("*.npz")) or any((folder / "out/store").iterdir())
+
+
 @pytest.mark.parametrize("size", [None, "0"])
 def test_a_slurm_that_tells_no_size_or_accepts_no_arrays_still_gets_the_runs(size, folder, study, slurm):
     submitted = slurm(size)
@@ -187,6 +209,19 @@ def test_other_schedulers_work_by_the_same_list(variable, index, folder, study, 
     assert again.code == 0 and "is finished already" in again.out
 
 
+def test_a_run_on_several_nodes_takes_them_whole(folder, study):
+    for words, lines in {
+        ("--ranks", 41, "--gpus", 40, "--nodes", 10): "nodes=10 exclusive distribution=cyclic mem=0",
+        ("--ranks", 5): "nodes=1",
+    }.items():
+        assert study(folder, "--write", *words, do="submit").code == 0
+        script = max(
+            (folder / "out/submitted").glob("*.sh"), key=lambda file: file.stat().st_mtime_ns
+        ).read_text()
+        given = re.findall(r"^#SBATCH --((?:nodes|exclusive|distribution|mem)\S*)", script, re.MULTILINE)
+        assert sorted(given) == sorted(lines.split())
+
+
 def test_an_index_that_is_none_is_refused(folder, study, job, hpctrip):
     study(folder, "--write", do="submit")
     hpctrip("study", "job", list_of(folder)).check_refused(["no array index is set", "--index N"])
@@ -217,7 +252,7 @@ def test_tables_after_an_array_train_nothing(folder, study, job, monkeypatch):
 def test_the_input_in_a_list_has_the_identity_of_its_run(name, tmp_path):
     (study,) = read_studies(study_file(name), tmp_path, Changes(["seed=0,7"]), checked=False)
     for entry in study.entries:
-        assert identity_of(_input_of(study.runs.input_text(entry))) == entry.identity
+        assert identity_of(_input_of(tomli_w.dumps(entry.run_input.tables), study.runs)) == entry.identity
 
 
 @pytest.mark.parametrize(

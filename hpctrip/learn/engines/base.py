@@ -48,9 +48,9 @@ class SiteUpdate:
 class SiteState:
     """State of the sites from round to round, at the host that trains them: one float32 row a site.
 
-    A row holds what compression lost of the site's updates, then the state of its optimiser; either length may be 0. It
-    never travels with the updates: blocks of such sites have fixed hosts (ranks/placement.py), and a checkpoint holds
-    every row.
+    A row holds what compression lost of the site's updates, the state of its optimiser, and its own model where it goes
+    on with one ([overlap]); each length may be 0. It never travels with the updates: blocks of such sites have fixed
+    hosts (ranks/placement.py), and a checkpoint holds every row.
 
     Another row, at any host, is an update that is under way to a later round: its delta, where the values of buffers
     stand for their changes, because the model from which they differ will be gone, and its losses, bit for bit.
@@ -59,8 +59,10 @@ class SiteState:
     NUM_LOSSES = 6
     """float32 entries that hold the three losses, float64."""
 
-    def __init__(self, num_residual: int, num_optimizer: int, device: torch.device | str = "cpu"):
-        self._lengths = num_residual, num_optimizer
+    def __init__(
+        self, num_residual: int, num_optimizer: int, device: torch.device | str = "cpu", num_replica: int = 0
+    ):
+        self._lengths = num_residual, num_optimizer, num_replica
         self._device = device
         self.rows: dict[int, torch.Tensor] = {}
         """[length] by site."""
@@ -72,17 +74,18 @@ class SiteState:
         """Length of a row."""
         return sum(self._lengths)
 
-    def of(self, site: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """(residual, optimiser's state) of a site, views to read and write; zero before its first round. None for a
-        part of length 0."""
+    def of(self, site: int, params: torch.Tensor | None = None) -> list[torch.Tensor | None]:
+        """[residual, optimiser's state, own model] of a site, views to read and write; before its first round zero and
+        the global model `params` [P]. None for a part of length 0."""
         if not self.length:
-            return None, None
+            return [None] * len(self._lengths)
         if site not in self.rows:
             import torch
 
             self.rows[site] = torch.zeros(self.length, device=self._device)
-        residual, optimizer = self.rows[site].split(self._lengths)
-        return (residual if len(residual) else None), (optimizer if len(optimizer) else None)
+            if self._lengths[-1]:
+                self.rows[site][-self._lengths[-1] :] = params
+        return [part if len(part) else None for part in self.rows[site].split(self._lengths)]
 
     def keep(self, site: int, update: SiteUpdate, start: torch.Tensor, num_params: int) -> None:
         """Keep an update, which differs from `start` [P + B], for a later round."""

@@ -20,7 +20,8 @@ from torch.func import functional_call, vmap
 from hpctrip.base.errors import InputError
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import SiteUpdate
-from hpctrip.learn.engines.steps import RULES, Engine, Optimizers, Visits, autocast, gradients_of, views
+from hpctrip.learn.engines.optimizers import RULES
+from hpctrip.learn.engines.steps import Engine, Optimizers, Visits, autocast, gradients_of, views
 from hpctrip.learn.params import num_params
 
 log = logging.getLogger(__name__)
@@ -59,12 +60,12 @@ class Stacked(Engine):
         self.description = "the sites of a block at once"
 
     def train(
-        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = (), first_step: int = 0
     ) -> Iterator[SiteUpdate]:
         """Train all sites at once. Optimisers always start anew."""
-        updates = self._tried(params, visits)
+        updates = self._tried(params, visits, first_step)
         if updates is None:  # again, without the tensors of other numbers of sites
-            updates = self._tried(params, visits)
+            updates = self._tried(params, visits, first_step)
         if updates is None:
             problem = f"the memory of {self.device} is full with {len(visits)} sites"
             raise InputError("engine", problem, "end what else runs on it, or lower engine.sites_per_block")
@@ -80,11 +81,11 @@ class Stacked(Engine):
             log.warning("GPU memory is full: blocks have at most %d sites", len(visits))
         return len(visits)
 
-    def _tried(self, params: torch.Tensor, visits: Visits) -> list[SiteUpdate] | None:
+    def _tried(self, params: torch.Tensor, visits: Visits, first_step: int = 0) -> list[SiteUpdate] | None:
         """The updates; None where memory runs out, of which earlier numbers of sites then take nothing."""
         self.set_training()
         try:
-            return self._train_together(params, visits)
+            return self._train_together(params, visits, first_step)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -94,13 +95,14 @@ class Stacked(Engine):
             torch.cuda.empty_cache()
         return None
 
-    def _train_together(self, params: torch.Tensor, visits: Visits) -> list[SiteUpdate]:
+    def _train_together(self, params: torch.Tensor, visits: Visits, first_step: int) -> list[SiteUpdate]:
         began = time.perf_counter()
         num_sites = 1 << (len(visits) - 1).bit_length() if self.round_up else len(visits)
         if num_sites not in self.stacks:
             self.stacks[num_sites] = Stack(self, num_sites)
         stack = self.stacks[num_sites]
-        deltas = stack.train(params.detach(), *schedule(visits, num_sites, self.work.batch_size, self.device))
+        batches = schedule(visits, num_sites, self.work.batch_size, self.device)
+        deltas = stack.train(params.detach(), *batches, first_step)
         # The host waits here for the device: once for all that it wants to know, not once a site.
         numbers = torch.stack([largest(deltas).double(), stack.loss_sum, *stack.ends]).tolist()
         num_visits = [sum(map(len, parts)) for parts in visits]
@@ -133,7 +135,9 @@ class Stack:
             name: torch.zeros(num_sites, *w.shape, device=device).requires_grad_()
             for name, w in self.anchor.items()
         }
-        self.rule = RULES[work.optimizer](list(self.weights.values()), work)
+        self.rule = RULES[work.optimizer](list(self.weights.values()), work, stacked=True)
+        self.lr = torch.tensor(work.lr, device=device)
+        """Learning rate of the next step, where it is scheduled."""
         self.loss_sum = torch.zeros(num_sites, dtype=torch.float64, device=device)
         self.ends = torch.zeros(2, num_sites, dtype=torch.float64, device=device)
         """Mean losses of every site's first batch and of its last."""
@@ -144,7 +148,9 @@ class Stack:
         self.run = captured(self._step) if engine.has_graphs else self._step
 
     @torch.no_grad()
-    def train(self, params: torch.Tensor, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def train(
+        self, params: torch.Tensor, index: torch.Tensor, weight: torch.Tensor, first_step: int = 0
+    ) -> torch.Tensor:
         """Updates [S, num_params] of the sites of a `schedule`; `loss_sum` [S] and `ends` [2, S] then hold their
         losses."""
         self.flat.copy_(params)
@@ -153,7 +159,10 @@ class Stack:
         self.rule.start()
         for numbers in (self.loss_sum, self.ends, self.begun):
             numbers.zero_()
-        for indices, weights in zip(index, weight, strict=True):
+        work = self.engine.work
+        for number, (indices, weights) in enumerate(zip(index, weight, strict=True), first_step):
+            if work.is_scheduled:
+                self.lr.fill_(work.lr_at(number))
             self.index.copy_(indices)
             self.weight.copy_(weights)
             self.run()
@@ -177,14 +186,13 @@ class Stack:
             self.ends[1].copy_(torch.where(active, batch_loss, self.ends[1]))
             self.begun |= active
             # Every site still active is at the same step; the rule's state of a finished one is never read.
-            self.rule.begin_step()
-            for i, ((name, w), gradient) in enumerate(zip(self.weights.items(), gradients, strict=True)):
-                if engine.work.prox_mu:
-                    gradient = gradient.add(w - self.anchor[name], alpha=engine.work.prox_mu)
-                update = self.rule.direction(i, w, gradient)
+            for w, update in self.rule.directions(gradients, list(self.anchor.values())):
                 # A mask, not a factor 0: a site that has finished keeps its weights even if its update is NaN.
                 mask = active.view(-1, *[1] * (w.dim() - 1))
-                w.sub_(torch.where(mask, update, 0), alpha=engine.work.lr)
+                if engine.work.is_scheduled:  # a captured step reads the rate where it is
+                    w.sub_(torch.where(mask, update * self.lr, 0))
+                else:
+                    w.sub_(torch.where(mask, update, 0), alpha=engine.work.lr)
 
     def _gradients(self, part: slice) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Losses [S, b] of a part of the batches, and what it adds to the gradients of all sites."""

@@ -1,10 +1,9 @@
-"""The contract of engines, and the steps of a site's local training: local optimisers, the contract of a step, and the
-general step by autograd.
+"""The contract of engines, and the steps of a site's local training: the contract of a step, and the general step by
+autograd.
 
 Also the tensor helpers that engines and evaluation share. The local model lives in `weights`, tensors in whatever
 memory layout trains fastest; the global model and the delta are flat vectors (see learn.params). `start` and `finish`
-convert, once per site. One optimiser rule serves both engines: its tensors are one site's weights, or the stacked ones
-of S sites [S, ...], and every operation is elementwise.
+convert, once per site.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import origin
 from hpctrip.learn.engines.base import Precision, SiteUpdate
+from hpctrip.learn.engines.optimizers import RULES, num_slots
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.overlap import Replica
 from hpctrip.learn.params import buffers, entries, flatten, num_params
 from hpctrip.learn.task import Task
 
@@ -114,6 +115,8 @@ Visits = list[list[np.ndarray]]
 over its shard; each part is cut into consecutive batches, of which the last may be smaller."""
 Optimizers = Sequence[torch.Tensor | None]
 """The state of each site's optimiser, float32 [state_length]."""
+Replicas = Sequence[Replica | None]
+"""The own model of each site, None where it starts from the global one. For the sequential engine only."""
 
 
 class Engine:
@@ -145,11 +148,11 @@ class Engine:
         allow_tf32(precision)
 
     def train(
-        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = ()
+        self, params: torch.Tensor, visits: Visits, optimizers: Optimizers = (), first_step: int = 0
     ) -> Iterator[SiteUpdate]:
         """Train every site of the block from the global model, one flat float32 vector `params` (see learn.params),
         which is never modified. Yields one update per site, in their order; a site without visits has
-        delta 0 and loss 0.
+        delta 0 and loss 0. `first_step` is the number of the first step in the run (`LocalWork.lr_at`).
 
         The states of the sites' optimisers are read at the start and overwritten at the end; where they are None, or
         none are given, optimisers start anew.
@@ -177,6 +180,8 @@ class Engine:
             hint = "change the model or train.batch_size"
             if self.name != "sequential":
                 hint += ', or set engine.name = "sequential"'
+            if smallest < (self.work.batch_size or 0):
+                hint += ", or give train.local_steps, whose batches are full"
             if "deterministic" in reason:
                 hint += ", or set engine.deterministic = false"
             problem = (
@@ -190,102 +195,11 @@ class Engine:
         return 4 * num_params(self.model) * (3 + num_slots(self.work)) * num_sites
 
 
-class Rule:
-    """Base of local optimisers: their state from step to step, and how it is saved from round to round."""
-
-    def __init__(self, weights: list[torch.Tensor], work: LocalWork):
-        self.work = work
-        slots = range(num_slots(work))
-        self.state = [[torch.zeros_like(w, requires_grad=False) for w in weights] for _ in slots]
-
-    def start(self, saved: torch.Tensor | None = None) -> None:
-        """Begin a site: at rest, or at the state of its last round, which `save` wrote into `saved` [state_length]."""
-        tensors = [tensor for slot in self.state for tensor in slot]
-        if saved is None:
-            for tensor in tensors:
-                tensor.zero_()
-        else:
-            for tensor, part in zip(tensors, saved[:-1].split([t.numel() for t in tensors]), strict=True):
-                tensor.copy_(part.view(tensor.shape))
-
-    def save(self, saved: torch.Tensor, num_steps: int) -> None:
-        """Write the state after `num_steps` more steps into `saved`: the slots in turn, then the number of all
-        steps."""
-        torch.cat([tensor.reshape(-1) for slot in self.state for tensor in slot], out=saved[:-1])
-        saved[-1] += num_steps
-
-    def begin_step(self) -> None:
-        """Called once before the directions of a step."""
-
-    def direction(self, i: int, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """Direction in which weight number `i` descends in this step, before the learning rate. Never changes
-        `gradient` or `weight`."""
-        raise NotImplementedError
-
-
-class SGD(Rule):
-    """torch.optim.SGD's rule with dampening 0: weight decay is an L2 penalty, the velocity starts at rest."""
-
-    def direction(self, i: int, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient with its L2 penalty, or the velocity that it drives."""
-        if self.work.weight_decay:
-            gradient = gradient.add(weight, alpha=self.work.weight_decay)
-        if self.work.momentum:
-            gradient = self.state[0][i].mul_(self.work.momentum).add_(gradient)
-        return gradient
-
-
-class AdamW(Rule):
-    """torch.optim.AdamW's rule (Loshchilov & Hutter 2019): decoupled weight decay, bias-corrected moments."""
-
-    def __init__(self, weights: list[torch.Tensor], work: LocalWork):
-        super().__init__(weights, work)
-        # On the device and float64: a captured CUDA graph counts its own steps, and beta2^t of float32 is coarse.
-        self.decay = torch.ones(2, dtype=torch.float64, device=weights[0].device)
-        self.betas = torch.tensor([work.beta1, work.beta2], dtype=torch.float64, device=weights[0].device)
-
-    def start(self, saved: torch.Tensor | None = None) -> None:
-        """The bias correction goes on with the steps."""
-        super().start(saved)
-        if saved is None:
-            self.decay.fill_(1.0)
-        else:
-            torch.pow(self.betas, saved[-1].double(), out=self.decay)
-
-    def begin_step(self) -> None:
-        """One more step counts for the bias correction."""
-        self.decay.mul_(self.betas)
-        correction = 1 - self.decay
-        self._first_scale = (1 / correction[0]).float()
-        self._second_scale = correction[1].rsqrt().float()
-
-    def direction(self, i: int, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """The first moment over the root of the second, and the weight's own decay."""
-        first, second, work = self.state[0][i], self.state[1][i], self.work
-        first.lerp_(gradient, 1 - work.beta1)
-        second.mul_(work.beta2).addcmul_(gradient, gradient, value=1 - work.beta2)
-        spread = second.sqrt().mul_(self._second_scale).add_(work.eps)
-        direction = spread.reciprocal_().mul_(first).mul_(self._first_scale)
-        return direction.add_(weight, alpha=work.weight_decay) if work.weight_decay else direction
-
-
-RULES: dict[str, type[Rule]] = {"sgd": SGD, "adamw": AdamW}
-
-
-def num_slots(work: LocalWork) -> int:
-    """Tensors of state that the optimiser keeps for every weight: AdamW's two moments, SGD's velocity if it has
-    momentum."""
-    return 2 if work.optimizer == "adamw" else int(work.momentum > 0)
-
-
-def state_length(num_params: int, work: LocalWork) -> int:
-    """Length of a site's optimiser state from round to round; 0 where there is none, or the optimiser starts anew."""
-    slots = num_slots(work)
-    return slots * num_params + 1 if work.keep_optimizer and slots else 0
-
-
 class Step:
     """Base of all steps. `step(inputs, labels)` makes one step and returns the mean loss before it."""
+
+    first_step = 0
+    """Number of a site's first step in the run, by which its learning rate is scheduled."""
 
     def __init__(self, weights: list[torch.Tensor]):
         self.weights = weights
@@ -317,6 +231,19 @@ class Step:
     def tensors(self) -> list[torch.Tensor]:
         """The local model's tensors in the order of the flat vector."""
         return self.weights
+
+    @torch.no_grad()
+    def local(self) -> torch.Tensor:
+        """The local model as a flat vector, a copy."""
+        return torch.cat([tensor.reshape(-1) for tensor in self.tensors()])
+
+    @torch.no_grad()
+    def merge(self, params: torch.Tensor, replica: Replica) -> None:
+        """Take a fragment of the global model into the local one."""
+        local, part = self.local(), replica.part
+        local[part].lerp_(params[part], replica.blend)
+        for tensor, merged in zip(self.tensors(), self._views(local), strict=True):
+            tensor.copy_(merged)
 
     def _views(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """Views of the flat vector in the tensors' shapes."""
@@ -384,11 +311,7 @@ class AutogradStep(Step):
 
     @torch.no_grad()
     def _update(self, gradients: tuple[torch.Tensor, ...]) -> None:
-        work, rule = self.work, self.rule
+        lr = self.work.lr_at(self.first_step + self.num_steps)
         self.num_steps += 1
-        rule.begin_step()
-        # Not in place: autograd may return one tensor for two parameters.
-        for i, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
-            if work.prox_mu:
-                gradient = gradient.add(weight - self.anchor[i], alpha=work.prox_mu)
-            weight.sub_(rule.direction(i, weight, gradient), alpha=work.lr)
+        for weight, direction in self.rule.directions(gradients, self.anchor):
+            weight.sub_(direction, alpha=lr)

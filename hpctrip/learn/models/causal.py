@@ -31,16 +31,6 @@ from hpctrip.learn.params import flatten
 
 log = logging.getLogger(__name__)
 
-TINY = {
-    "vocab_size": 256,
-    "hidden_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 256,
-    "max_position_embeddings": 1_000_000,  # rotary: no table of this length
-    "tie_word_embeddings": True,
-}
-"""LlamaConfig of the tiny model: 357,024 parameters over bytes."""
 _WEIGHTS, _UNREAD = ".safetensors", (".bin", ".pt", ".pth")
 _PRETRAIN_LR, _PRETRAIN_BATCH = 3e-3, 16
 
@@ -119,28 +109,38 @@ def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
     return ""
 
 
-def tiny_settings() -> dict[str, Any]:
+def tiny_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that the tiny model's weights depend on, besides the text."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    return {"config": TINY, "lr": _PRETRAIN_LR, "batch": _PRETRAIN_BATCH} | versions
+    return {"config": config, "lr": _PRETRAIN_LR, "batch": _PRETRAIN_BATCH} | versions
 
 
-def tiny(params: torch.Tensor | None = None) -> LlamaForCausalLM:
+def decoder(config: Mapping[str, Any]) -> LlamaForCausalLM:
+    """A model of these keys of LlamaConfig, with random weights from torch's global generator."""
+    return LlamaForCausalLM._from_config(LlamaConfig(**config), attn_implementation=_ATTENTION)
+
+
+def scratch(config: Mapping[str, Any]) -> NextToken:
+    """A fresh model of random weights, as `decoder`."""
+    return NextToken(decoder(config)).train()
+
+
+def tiny(config: Mapping[str, Any], params: torch.Tensor | None = None) -> LlamaForCausalLM:
     """The tiny model, with these weights [num_params], else random ones: the same in every run, as a file's are."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = LlamaForCausalLM._from_config(LlamaConfig(**TINY), attn_implementation=_ATTENTION)
+        model = decoder(config)
     if params is not None:
         nn.utils.vector_to_parameters(params, model.parameters())
     return model
 
 
-def pretrained(blocks: np.ndarray, num_steps: int) -> np.ndarray:
+def pretrained(config: Mapping[str, Any], blocks: np.ndarray, num_steps: int) -> np.ndarray:
     """Weights [num_params] float32 of the tiny model after so many steps of AdamW on blocks [N, block_tokens + 1].
 
     On the CPU and on one thread, because kernels round differently with the number of threads.
     """
-    model, rng = NextToken(tiny()), stream(0, "llm/pretraining")
+    model, rng = NextToken(tiny(config)), stream(0, "llm/pretraining")
     optimizer = torch.optim.AdamW(model.parameters(), lr=_PRETRAIN_LR)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _PRETRAIN_LR, total_steps=num_steps + 1)
     num_threads = torch.get_num_threads()
@@ -270,14 +270,14 @@ def adapter_folder(
     return {"adapter_model.safetensors": save(named, {"format": "pt"}), "adapter_config.json": content}
 
 
-def model_folder(tensors: Mapping[str, np.ndarray], directory: Path | None) -> dict[str, bytes]:
+def model_folder(tensors: Mapping[str, np.ndarray], source: Path | Mapping[str, Any]) -> dict[str, bytes]:
     """{name: content} of the folder that `AutoModelForCausalLM.from_pretrained` loads, with the trained `tensors` of a
-    model of `build` over the one in `directory`, whose tokenizer it gets (None: the tiny model, which has none)."""
+    model over the one in a directory, whose tokenizer it gets, or of a `decoder` of these keys, which has none."""
     named = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-    if directory is None:
-        config, others = LlamaConfig(**TINY, architectures=["LlamaForCausalLM"]).to_dict(), {}
+    if isinstance(source, Mapping):
+        config, others = LlamaConfig(**source, architectures=["LlamaForCausalLM"]).to_dict(), {}
     else:
-        others = {path.name: path.read_bytes() for path in tokenizer_files(directory)}
+        others = {path.name: path.read_bytes() for path in tokenizer_files(source)}
         others.pop("model.safetensors.index.json", None)  # of several files
         config = json.loads(others.pop("config.json"))
     config |= {"dtype": "float32"}

@@ -101,7 +101,7 @@ class Emnist(CharacterImages):
     )
     has_owners: ClassVar[bool] = False
 
-    data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless=("glyphs",), find=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters rendered from fonts, no download; otherwise the directory of the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"

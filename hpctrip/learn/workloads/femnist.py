@@ -45,7 +45,7 @@ class Femnist(CharacterImages):
     )
     has_owners: ClassVar[bool] = True
 
-    data: Annotated[PathName, Reads(unless="glyphs", find=partial(files.all_parts, **_FILES))] = Field(
+    data: Annotated[PathName, Reads(unless=("glyphs",), find=partial(files.all_parts, **_FILES))] = Field(
         "glyphs", min_length=1
     )
     """`"glyphs"`: synthetic characters by synthetic writers, no download; otherwise a JSON file of LEAF, gzipped or

@@ -1,8 +1,9 @@
 """The llm workload: the next token of texts, by a causal language model with LoRA adapters (the extra `[llm]`).
 
-The model comes from a local directory as `transformers` writes it, or is `tiny`: made from a configuration here and
-pretrained on a part of the texts that no site sees, so that there is something to adapt without a download. With
-adapters, the base model is frozen and the same everywhere: only the adapters are trained, averaged and sent.
+The model comes from a local directory as `transformers` writes it, or is a decoder over bytes that is made here: `tiny`
+is pretrained on a part of the texts that no site sees, so that there is something to adapt without a download;
+`scratch` has random weights, to be trained from the start. With adapters, the base model is frozen and the same
+everywhere: only the adapters are trained, averaged and sent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hpctrip.base.errors import InputError, require
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
+from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.texts import VERSION, Sentences, read_texts
@@ -43,6 +45,45 @@ class Lora(Component):
     """Names of the layers that get adapters, e.g. ["q_proj", "v_proj"]; empty: every linear layer but the output."""
 
 
+class Decoder(Component):
+    """Sizes of the decoder that is made here, of the Llama architecture with tied embeddings; its context is
+    `workload.block_tokens`."""
+
+    layers: int = Field(3, ge=1, le=256)
+    """Blocks of attention and feed-forward."""
+    heads: int = Field(3, ge=1, le=256)
+    """Attention heads of a block, each of an even part of the width."""
+    width: int = Field(96, ge=2, le=16_384)
+    """Size of a token's vector."""
+    feed_forward: int = Field(256, ge=1, le=65_536)
+    """Size of a block's hidden layer."""
+    vocabulary: int = Field(256, ge=256, le=1_000_000)
+    """Tokens that the model knows. Bytes are 256 of them; the others never come, and cost what those of words do."""
+
+    @model_validator(mode="after")
+    def _splits(self) -> Self:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width = {self.width} is no multiple of twice the heads = {self.heads}")
+        return self
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The keys of LlamaConfig."""
+        return {
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": self.feed_forward,
+            "max_position_embeddings": 1_000_000,  # rotary: no table of this length
+            "tie_word_embeddings": True,
+        }
+
+
+MADE_HERE = ("tiny", "scratch")
+"""Values of `model` that stand for a decoder of the sizes in [workload.decoder]."""
+
+
 def _text_files(data: str) -> list[Path]:
     """The file at this path, or the texts of the folder."""
     hint = 'give a text file or a folder of them, or set workload.data = "sentences"'
@@ -60,11 +101,13 @@ class Llm(PreparedWorkload):
     batch_size: ClassVar[int] = 8
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
 
-    model: Annotated[PathName, Reads(unless="tiny")] = Field("tiny", min_length=1)
-    """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; otherwise the
-    directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of its
-    code is run. With a large vocabulary, lower `evaluate.batch_size`: the logits have one number per token of the
-    vocabulary."""
+    model: Annotated[PathName, Reads(unless=MADE_HERE)] = Field("tiny", min_length=1)
+    """`"tiny"`: a decoder over bytes (0.36 M parameters, unless `decoder` says otherwise), pretrained here, no
+    download; `"scratch"`: the same with random weights by the run's seed; otherwise the directory of a model:
+    config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of its code is run. With a
+    large vocabulary, lower `evaluate.batch_size`: the logits have one number per token of the vocabulary."""
+    decoder: Added[Decoder] = Decoder()
+    """Sizes of `tiny` and `scratch`; ignored with a model from a directory."""
     pretrain_steps: int = Field(300, ge=0, le=1_000_000)
     """Pretraining steps of `tiny`, of 16 blocks each, once per machine and setting (then cached), on the first tenth
     of every text, which no site gets. 0: random weights. Ignored with a model from a directory."""
@@ -73,7 +116,9 @@ class Llm(PreparedWorkload):
     `[qlora]`; slow on a CPU); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: Annotated[PathName, Reads(unless="sentences", find=_text_files)] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless=("sentences",), find=_text_files)] = Field(
+        "sentences", min_length=1
+    )
     """`"sentences"`: synthetic text by invented roles, no download; otherwise a file or a folder of .txt and .json
     files, gzipped or not. A text file has one owner; a JSON object {"owner": "text"} has many."""
     block_tokens: int = Field(128, ge=1, le=32_768)
@@ -88,13 +133,17 @@ class Llm(PreparedWorkload):
             raise ValueError(
                 'adapter = "qlora" is for a model from a directory; "tiny" fits any memory as it is'
             )
+        if self.adapter != "full" and self.model == "scratch":
+            raise ValueError(
+                'model = "scratch" has nothing to adapt: set adapter = "full", or model = "tiny"'
+            )
         return self
 
     def check_data(self) -> None:
         """The packages; the texts and the model's directory, where they are named."""
         _require(self.adapter)
         super().check_data()
-        if self.model != "tiny":
+        if not self.is_made_here:
             from hpctrip.learn.models import causal
 
             causal.check_directory(self._directory)
@@ -104,8 +153,8 @@ class Llm(PreparedWorkload):
         missing or damaged."""
         folder = self.folder(seed)
         if self.model == "tiny":
-            _tiny_base(folder, self.pretrain_steps)
-        else:
+            self._tiny_base(folder)
+        elif not self.is_made_here:
             self._model_digest()
 
     def task(self, seed: int) -> Task:
@@ -120,20 +169,24 @@ class Llm(PreparedWorkload):
             Dataset(tokens[:, :-1], tokens[:, 1:], cached.load(folder, f"{part}_groups"))
             for part, tokens in blocks.items()
         )
-        if self.model == "tiny":
-            params = torch.tensor(cached.load(_tiny_base(folder, self.pretrain_steps), "params"))
-            base, model_digest = causal.tiny(params), digest(params)
+        digests, config = {"data": cached.digest_of(folder)}, self.decoder.config
+        if self.model == "scratch":
+            base, model = causal.decoder(config), "model of random weights"
+        elif self.model == "tiny":
+            params = torch.tensor(cached.load(self._tiny_base(folder), "params"))
+            base, model_digest = causal.tiny(config, params), digest(params)
             steps = (
                 f"pretrained here for {self.pretrain_steps} steps" if self._pretrains else "of random weights"
             )
-            model = f"tiny model {steps}, digest {model_digest}"
+            model, digests["model"] = f"tiny model {steps}, digest {model_digest}", model_digest
         else:
             base = causal.load(self._directory, quantised=self.adapter == "qlora")
-            model_digest = self._model_digest()
-            model = f"model from {self._directory}"
+            model, digests["model"] = f"model from {self._directory}", self._model_digest()
         causal.check_fit(base, self.block_tokens, int(cached.load(folder, "num_tokens")))
         adapters = {} if self.adapter == "full" else self.lora.model_dump()
         build_model = partial(causal.build, base, **adapters)
+        if self.model == "scratch":
+            build_model = partial(causal.scratch, config)
         return Task(
             train=train,
             test=test,
@@ -147,7 +200,7 @@ class Llm(PreparedWorkload):
             sequential_only="4-bit layers cannot be mapped over sites"
             if self.adapter == "qlora"
             else causal.why_not_stacked(build_model),
-            digests={"data": cached.digest_of(folder), "model": model_digest},
+            digests=digests,
         )
 
     def model_files(self, tensors: Mapping[str, np.ndarray]) -> dict[str, bytes]:
@@ -155,9 +208,9 @@ class Llm(PreparedWorkload):
         _require(self.adapter)
         from hpctrip.learn.models import causal
 
-        directory = None if self.model == "tiny" else self._directory
+        directory = None if self.is_made_here else self._directory
         if self.adapter == "full":
-            return causal.model_folder(tensors, directory)
+            return causal.model_folder(tensors, directory or self.decoder.config)
         return causal.adapter_folder(tensors, directory, **self.lora.model_dump())
 
     def folder(self, seed: int) -> Path:
@@ -166,7 +219,7 @@ class Llm(PreparedWorkload):
         from hpctrip.learn.models import causal
 
         settings: dict[str, Any] = {"block_tokens": self.block_tokens, "base": self._pretrains}
-        if self.model == "tiny":
+        if self.is_made_here:
             settings["tokens"] = "bytes"
         else:
             settings["tokenizer"] = cached.content_of(causal.tokenizer_files(self._directory))
@@ -181,7 +234,7 @@ class Llm(PreparedWorkload):
         from hpctrip.learn.models import causal
 
         texts = self.sentences.write(seed=0) if self.synthetic else read_texts(_text_files(self.data))
-        encode = causal.encoder(None if self.model == "tiny" else self._directory)
+        encode = causal.encoder(None if self.is_made_here else self._directory)
         arrays = pack(map(encode, texts.values()), self.block_tokens, self._pretrains)
         needed = PARTS if self._pretrains else PARTS[1:]
         if lacking := [part for part in needed if not len(arrays[f"{part}_blocks"])]:
@@ -195,6 +248,11 @@ class Llm(PreparedWorkload):
         return arrays | {"num_tokens": np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))}
 
     @property
+    def is_made_here(self) -> bool:
+        """Whether the model is no directory's."""
+        return self.model in MADE_HERE
+
+    @property
     def _directory(self) -> Path:
         return Path(self.model).resolve()
 
@@ -202,25 +260,25 @@ class Llm(PreparedWorkload):
     def _pretrains(self) -> bool:
         return self.model == "tiny" and self.pretrain_steps > 0
 
+    def _tiny_base(self, blocks_folder: Path) -> Path:
+        """The folder of `tiny`'s weights, pretrained on the blocks of the base."""
+        from hpctrip.learn.models import causal
+
+        config, num_steps = self.decoder.config, self.pretrain_steps
+        settings = causal.tiny_settings(config) | {"steps": num_steps}
+        if num_steps:
+            settings["blocks"] = blocks_folder.name
+
+        def weights() -> dict[str, np.ndarray]:
+            return {"params": causal.pretrained(config, cached.load(blocks_folder, "base_blocks"), num_steps)}
+
+        return cached.prepared("llm_base", settings, weights)
+
     def _model_digest(self) -> str:
         """The digest of the files of the model's directory."""
         from hpctrip.learn.models import causal
 
         return cached.content_of(causal.model_files(self._directory))
-
-
-def _tiny_base(blocks_folder: Path, num_steps: int) -> Path:
-    """The folder of `tiny`'s weights, pretrained for `num_steps` steps on the blocks of the base."""
-    from hpctrip.learn.models import causal
-
-    settings = causal.tiny_settings() | {"steps": num_steps}
-    if num_steps:
-        settings["blocks"] = blocks_folder.name
-
-    def weights() -> dict[str, np.ndarray]:
-        return {"params": causal.pretrained(cached.load(blocks_folder, "base_blocks"), num_steps)}
-
-    return cached.prepared("llm_base", settings, weights)
 
 
 def _require(adapter: str) -> None:

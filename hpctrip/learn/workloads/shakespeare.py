@@ -50,7 +50,7 @@ class Shakespeare(SampledWorkload):
     lr: ClassVar[float] = 0.8
     batch_size: ClassVar[int] = 20
 
-    data: Annotated[PathName, Reads(unless="sentences", find=partial(files.all_parts, **_FILES))] = Field(
+    data: Annotated[PathName, Reads(unless=("sentences",), find=partial(files.all_parts, **_FILES))] = Field(
         "sentences", min_length=1
     )
     """`"sentences"`: synthetic text by invented roles, no download; otherwise a file or a folder of files, gzipped or

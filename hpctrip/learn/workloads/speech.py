@@ -44,7 +44,9 @@ class Speech(SampledWorkload):
     optimizer: ClassVar[Literal["adamw"]] = "adamw"
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
-    data: Annotated[PathName, Reads(unless="chirps", find=speech.clip_files)] = Field("chirps", min_length=1)
+    data: Annotated[PathName, Reads(unless=("chirps",), find=speech.clip_files)] = Field(
+        "chirps", min_length=1
+    )
     """`"chirps"`: synthetic words of synthetic speakers, no download; otherwise a folder of
     `word/speaker_nohash_n.wav` (or .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)

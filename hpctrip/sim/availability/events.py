@@ -13,14 +13,15 @@ from hpctrip.base.text import unknown_name
 from hpctrip.config.sources import Reads
 from hpctrip.sim.availability.base import AVAILABILITY, Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.availability.outages import LATEST_S
-from hpctrip.sim.times import column_us
+from hpctrip.sim.times import TimeZone, column_us, utc
 
 
 @AVAILABILITY.add
 class Events(AvailabilityModel):
-    """Events such as a demand response or a maintenance, one per row of a CSV file: `site` (its number) or `group` (one
-    of the sites' file), `start_s` (simulated) or `start` (a date), `duration_s`, and, if wanted, `depth`, the share of
-    its power that a site does without (absent: 1), and `notice_s`, how long before they are announced (absent: 0).
+    """Events such as a demand response or a maintenance, one per row of a CSV file: `site` (its name or number) or
+    `group` (one of the sites' file), `start_s` (simulated) or `start` (a date), `duration_s`, and, if wanted, `depth`,
+    the share of its power that a site does without (absent: 1), and `notice_s`, how long before they are announced
+    (absent: 0).
 
     Of events that overlap, the deepest counts. Where the depth is 1 the site is out: it is not asked, and what it has
     begun stands still. Policies know an event from its announcement on.
@@ -29,6 +30,8 @@ class Events(AvailabilityModel):
     kind = "events"
     path: Annotated[PathName, Reads()]
     """The CSV file."""
+    timezone: TimeZone = "UTC"
+    """Time zone of dates without an offset, e.g. "Europe/Madrid"."""
 
     def availability(self, place: str, around: Surroundings) -> ListedEvents:
         """Read the file. InputError names the line that is wrong."""
@@ -38,10 +41,11 @@ class Events(AvailabilityModel):
         def optional(name: str, value: float) -> np.ndarray:
             return table.numbers(name) if name in table.columns else np.full(rows, value)
 
-        start_s, duration_s = _start_s(table, around), table.numbers("duration_s")
+        start_s, duration_s = _start_s(table, around, self.timezone), table.numbers("duration_s")
         depth, notice_s = optional("depth", 1.0), optional("notice_s", 0.0)
         start = "start_s" if "start_s" in table.columns else "start"
-        table.refuse(start, start_s < 0, "is before the start of the simulated time")
+        begins = f"; it begins at {utc(around.begin_us[0])} UTC" if start == "start" else ""
+        table.refuse(start, start_s < 0, f"is before the start of the simulated time{begins}")
         table.refuse(start, start_s >= LATEST_S, "is later than any run", "dates are in a column start")
         table.refuse("duration_s", duration_s <= 0, "is not above 0")
         table.refuse("depth", (depth <= 0) | (depth > 1), "is not above 0 and at most 1")
@@ -54,14 +58,28 @@ class Events(AvailabilityModel):
             table.refuse("group", unknown, "is no group of the sites", unknown_name("", named))
             unit = num_sites + np.searchsorted(groups, table.columns["group"])
         else:
-            unit = table.integers("site")
-            wrong = (unit < 0) | (unit >= num_sites)
-            table.refuse("site", wrong, f"is no site from 0 to {num_sites - 1}")
+            unit = _sites(table, around)
         times = np.stack([start_s, start_s + duration_s, start_s - notice_s])
         return ListedEvents(unit, times, depth, np.stack([np.arange(num_sites), num_sites + of_group]))
 
 
-def _start_s(table: Table, around: Surroundings) -> np.ndarray:
+def _sites(table: Table, around: Surroundings) -> np.ndarray:
+    """The numbers of the sites of a table's events, which it has by number or by name."""
+    names = np.array(around.columns.get("name", [""] * around.num_sites))
+    given = np.array(table.column("site"))
+    if np.isin(given, names[names != ""]).any():
+        wrong = np.flatnonzero(~np.isin(given, names))
+        hint = unknown_name(str(given[wrong[0]]), names.tolist()) if len(wrong) else ""
+        table.refuse("site", ~np.isin(given, names), "is no site", hint)
+        order = np.argsort(names, kind="stable")
+        return order[np.searchsorted(names[order], given)]
+    unit = table.integers("site")
+    wrong = (unit < 0) | (unit >= around.num_sites)
+    table.refuse("site", wrong, f"is no site from 0 to {around.num_sites - 1}, and no name of one")
+    return unit
+
+
+def _start_s(table: Table, around: Surroundings, timezone: str) -> np.ndarray:
     """When the events of a table begin, in simulated time."""
     if "start" not in table.columns:
         return table.numbers("start_s")
@@ -70,7 +88,7 @@ def _start_s(table: Table, around: Surroundings) -> np.ndarray:
         if around.begin_us:
             problem = "has dates, but the series of the input begin at different ones"
         raise InputError(table.place, problem, "give simulated times in a column start_s")
-    return (column_us(table, "start") - around.begin_us[0]) / 1e6
+    return (column_us(table, "start", timezone) - around.begin_us[0]) / 1e6
 
 
 class ListedEvents(Availability):
