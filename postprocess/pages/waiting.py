@@ -47,11 +47,10 @@ def values(results: Path) -> dict[str, str]:
         (name, *(ratios[name, quantity].text("{:.2f}") for quantity in QUANTITIES), _missed(judged, name))
         for name in methods
     ]
-    worlds = [*judged["scenario"].unique()]
-    hours = [(name, *(_hours(judged, name, world) for world in worlds)) for name in judged["method"].unique()]
     texts = {
         "judged": table(head, rows),
-        "hours": table(("hours to the target", *worlds), hours),
+        "hours": _table_of_hours(judged),
+        "tuned hours": _table_of_hours(runs[runs["scenario"].str.startswith(TUNED)]),
         "event": table(OF_EVENT, _event_rows(pd.read_csv(folder / "curtail.csv"))),
         "seeds": str(judged["seed"].nunique()),
         "pilot": table(OF_PILOT, map(_pilot, pd.read_csv(folder / "pilot.csv").itertuples(index=False))),
@@ -84,6 +83,12 @@ def _ratio(runs: pd.DataFrame, method: str, best: dict[str, str], column: str) -
 def _missed(runs: pd.DataFrame, method: str) -> str:
     own = runs[runs["method"] == method]
     return f"{(~own['reached']).sum()} of {len(own)}"
+
+
+def _table_of_hours(runs: pd.DataFrame) -> str:
+    worlds = [*runs["scenario"].unique()]
+    rows = [(name, *(_hours(runs, name, world) for world in worlds)) for name in runs["method"].unique()]
+    return table(("hours to the target", *worlds), rows)
 
 
 def _hours(runs: pd.DataFrame, method: str, world: str) -> str:
