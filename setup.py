@@ -81,6 +81,8 @@ setup(
                 "inputs/*.toml",
                 "inputs/*/*.toml",
                 "inputs/new/*.py",
+                "inputs/studies/*.py",
+                "inputs/studies/*.csv",
                 "inputs/worlds/*.csv",
                 "slurm/*.sh",
                 "py.typed",

@@ -16,14 +16,24 @@ from pathlib import Path
 from types import ModuleType
 
 import click
-from pages import claims, energy, gpu, league, powerflow, random_league, sensitivity, start
+from pages import claims, energy, gpu, league, powerflow, random_league, sensitivity, start, waiting
 from paper.script import run_script
 
 from hpctrip.base.io import read_text, replace_file
 from hpctrip.base.text import shown
 
 ROOT = Path(__file__).parents[1]
-PAGES: tuple[ModuleType, ...] = (claims, energy, gpu, league, powerflow, random_league, sensitivity, start)
+PAGES: tuple[ModuleType, ...] = (
+    claims,
+    energy,
+    gpu,
+    league,
+    powerflow,
+    random_league,
+    sensitivity,
+    start,
+    waiting,
+)
 _NOWHERE = "\0"
 """No page has it: all of the page is audited."""
 _MARKED = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
