@@ -33,7 +33,8 @@ from hpctrip.sim.world import World
 ZONES = ("CAISO_NORTH", "SPP_TX", "NEM_SA")
 """Of the sites 0, 1 and 2 (paper)."""
 STEP_S = (2.724, 2.724, 3.066)
-"""Seconds of a training step at each site: mean over the steps without a gap above 25 s (client_steps.csv.gz)."""
+"""Seconds of a training step at each site: means of steps without a gap above 25 s, of the third while it
+trains alone (client_steps.csv.gz)."""
 WORK_S, EXCHANGE_S = 515.0, 131.0
 """Of a round of two sites: seconds of training, and from its end to the first step of the next (same file)."""
 BELOW, PROVISION_S, HOLD_S = 100.0, 300.0, 600.0

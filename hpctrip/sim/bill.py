@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,31 +18,24 @@ from hpctrip.sim.timing import MOST_STEPS
 from hpctrip.sim.world import CohortPower, World
 
 
-class Bill(NamedTuple):
-    """What a round spends within it."""
-
-    flights: dict[str, np.ndarray]
-    """{column of `SPENT`: amounts of its flights [f]}; NaN where the grid signal is not set."""
-    idle: dict[str, np.ndarray]
-    """{column of `CohortRound`: values [i]} of the sites that are provisioned by their windows for a while and have no
-    flight: site, start_s of the first such while, comm_s with the seconds, and amounts."""
-
-
-def bill(world: World, times: RoundTimes) -> Bill:
-    """Energy, carbon and cost of a round. The power that is drawn is integrated over the same changes as the clock's.
+def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Energy, carbon and cost of a round: {column of `SPENT`: amounts of its flights [f]}, NaN where the grid signal is
+    not set; and {column of `CohortRound`: values [i]} of the sites that are provisioned by their windows for a while
+    and have no flight: site, start_s of the first such while, comm_s with the seconds, and amounts. The power that is
+    drawn is integrated over the same changes as the clock's.
 
     A site computes until it is done, its deadline passes or the round ends; then its update travels. All of the
     network's energy counts when the transfer begins, with the site's intensity and price at that time. A site that
-    waits does so until the end of the round in which its update arrives, or until it starts again. A job in a queue
-    draws nothing. A site that is provisioned waits, too, until it starts.
+    waits does so until the end of the round in which its update arrives, or until it starts again. A site that is
+    provisioned waits, too, until it starts; a job in a queue draws nothing.
     """
-    start_s, end_s, flights = times.start_s, times.end_s, _with_idle(world, times)
+    end_s, flights = times.end_s, _with_idle(world, times)
     is_idle, has_windows = flights.status == Status.IDLE, any(part.provisions for part in world.availability)
     begin_s, computed_s, until_s, begins_to_send = _intervals(world, times, flights)
     sites, of_site = flights.site, slice(None)
     if times.age.any() or has_windows:  # a site may be in the round twice
         sites, of_site = np.unique(sites, return_inverse=True)
-    supplied = CohortPower(world, sites, max(end_s, start_s + world.deadline_s))
+    supplied = CohortPower(world, sites, max(end_s, times.start_s + world.deadline_s))
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
     if frozen := world.timing.power == "frozen":
         power = _at_starts(supplied, flights.start_s, of_site)
@@ -51,11 +43,8 @@ def bill(world: World, times: RoundTimes) -> Bill:
         changes["power"] = supplied.next_change_s
     sums = {name: np.zeros(len(flights)) for name in SPENT}
     idle_s, since_s = np.zeros(len(flights)), np.full(len(flights), np.inf)
-
-    def change_s(clock_s: float) -> float:
-        return min(next_change_s(clock_s) for next_change_s in changes.values())
-
-    for now_s, span_end_s, at_s in islice(spans(start_s, change_s), MOST_STEPS):
+    between = spans(times.start_s, lambda clock_s: min(change_s(clock_s) for change_s in changes.values()))
+    for now_s, span_end_s, at_s in islice(between, MOST_STEPS):
         last = span_end_s >= end_s
         until = end_s if last else span_end_s
         if not frozen:
@@ -86,7 +75,7 @@ def bill(world: World, times: RoundTimes) -> Bill:
             kept = np.flatnonzero(is_idle & (idle_s > 0))
             columns = {"site": flights.site, "start_s": since_s, "comm_s": idle_s, **sums}
             idle = {name: values[kept] for name, values in columns.items()}
-            return Bill({name: values[~is_idle] for name, values in sums.items()}, idle)
+            return {name: values[~is_idle] for name, values in sums.items()}, idle
     raise _too_many_changes(world, times, changes)
 
 

@@ -202,10 +202,10 @@ class Simulation:
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         status = np.where(outcome.diverged, Status.DIVERGED, flights.status)
         weights = self.weights(flights, status)
-        spent = bill(draft.world, times)
+        spent, spent_idle = bill(draft.world, times)
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
-        cohort = replace(cohort, **spent.flights)
-        idle = _idle_round(draft, spent.idle) if len(spent.idle["site"]) else None
+        cohort = replace(cohort, **spent)
+        idle = _idle_round(draft, spent_idle) if len(spent_idle["site"]) else None
         drawn = cohort.joined(idle) if idle else cohort
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         # else the mean update is none of weights with sum 1, or of updates of one length
@@ -283,7 +283,7 @@ def _cohort_round(
 
 
 def _idle_round(draft: Draft, idle: dict[str, np.ndarray]) -> CohortRound:
-    """The entries of sites that were provisioned and idle (`Bill.idle`)."""
+    """The entries of sites that were provisioned and idle, as `bill` has them."""
     power_fraction = draft.world.power_fraction(draft.times.start_s)
     return CohortRound(
         power_fraction=power_fraction[idle["site"]],

@@ -69,7 +69,7 @@ def billed(world, samples, start_s=0.0):
     """The times and the bill of a round of all sites, which have so many samples."""
     cohort = np.arange(len(world))
     times = world.times(1, start_s, cohort, np.array(samples, dtype=float))
-    costs = bill(world, times).flights
+    costs, _ = bill(world, times)
     energy_j = sum(costs[name] for name in ("compute_energy_j", "wait_energy_j", "comm_energy_j"))
     return SimpleNamespace(**vars(times), **costs, energy_j=energy_j)
 
