@@ -1,7 +1,7 @@
 """What a published pilot of training while the grid is clean would have taken under other policies and rounds.
 
-    python postprocess/pilot.py ../shared/data/curtail            # prints the table
-    python postprocess/pilot.py ../shared/data/curtail --out docs/results/waiting/pilot.csv
+    python postprocess/pilot.py FOLDER            # prints the table
+    python postprocess/pilot.py FOLDER --out docs/results/waiting/pilot.csv
 
 The pilot is arXiv 2602.22760. Its data, mci.csv (marginal carbon intensity of three zones), events.csv and
 client_steps.csv.gz (its log), are not part of hpctrip. Its world is simulated by timing alone, without training, until
