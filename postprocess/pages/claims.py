@@ -85,6 +85,8 @@ def values(results: Path) -> dict[str, str]:
     for at in (AT_1_GB, AT_2_GB):
         ratio = ratio_of(evidence, "fig13", f"{at}, {POWERTRIP}", Optimal("fig13_static", at))
         texts[f"{at.removeprefix('update size = ')}, optimal"] = ratio.text()
+    feedback = "update size = 1.5 GB, with feedback"
+    texts["feedback, optimal"] = ratio_of(evidence, "design", feedback, Optimal("fig08")).text()
     texts["ranked, random"] = ratio_of(evidence, "fig09", STATIC, RANDOM).text()
     texts["2 GB to 1 GB"] = ratio_of(
         evidence, "fig13", *(f"{at}, {POWERTRIP}" for at in (AT_2_GB, AT_1_GB))
