@@ -75,7 +75,7 @@ class NoTraining:
     name = "sequential"
 
     def train(
-        self, params: torch.Tensor, visits: list[list[np.ndarray]], optimizers: None = None
+        self, params: torch.Tensor, visits: list[list[np.ndarray]], optimizers: None = None, *_: object
     ) -> Iterator[SiteUpdate]:
         """Zero updates."""
         for _ in visits:

@@ -76,8 +76,9 @@ def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[li
 def lora() -> nn.Module:
     """Adapters of rank 8 over the tiny language model of random weights."""
     from hpctrip.learn.models import causal
+    from hpctrip.learn.workloads.llm import Decoder
 
-    return causal.build(causal.tiny(), rank=8, alpha=16.0)
+    return causal.build(causal.tiny(Decoder().config), rank=8, alpha=16.0)
 
 
 SHAPES = {

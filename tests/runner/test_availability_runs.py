@@ -130,7 +130,7 @@ def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
     sites = json.loads(hpctrip("show", run.path, "--sites", "--format", "json").out)["runs"][0]["sites"]
     idle_s = run.cohorts["comm_s"][run.cohorts["status"] == Status.IDLE].sum()
     assert sum(site["idle_s"] for site in sites) == pytest.approx(idle_s)
-    assert sum(site["energy_j"] for site in sites) == pytest.approx(run.rounds["energy_j"].sum())
+    assert sum(site["energy_kwh"] for site in sites) == pytest.approx(run.rounds["energy_j"].sum() / 3.6e6)
     assert sum(site["queued_s"] for site in sites) > 0
     assert sum(site["rounds_in_cohort"] for site in sites) == len(
         run.flying.drop_duplicates(["round", "site"])

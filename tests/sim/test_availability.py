@@ -133,7 +133,7 @@ def test_what_is_expected_of_a_round_is_what_it_takes_where_the_waits_are_known(
     ("rows", "told"),
     [
         ("site,wait_s\n0,1\n1,-2\n2,3\n", "line 3: wait_s = '-2' is no wait of 0 s"),
-        ("site,wait_s\n0,1\n3,2\n", "line 3: site = '3' is no site from 0 to 2, and no name of one"),
+        ("site,wait_s\n0,1\n3,2\n", "line 3: site = '3' is no site from 0 to 2"),
         ("site,wait_s\n0,1\n2,2\n", "has no wait of site 1"),
         ("site,seconds\n0,1\n", "has no column 'wait_s'"),
     ],

@@ -236,7 +236,7 @@ def test_without_surprises_the_bill_is_what_was_predicted(
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, Accounts(waiting=waiting), **network)
     predicted = prefix_spending(seen(sites, work_s), order)
-    bills = [bill(sites, sites.times(1, 0.0, order[:k], work_s)).flights for k in range(1, num_sites + 1)]
+    bills = [bill(sites, sites.times(1, 0.0, order[:k], work_s))[0] for k in range(1, num_sites + 1)]
     for spent in bills:
         spent[ENERGY.column] = sum(spent[name] for name in ACTIVITIES)
     for quantity in QUANTITIES:
