@@ -107,10 +107,10 @@ class Scarcity:
             return
         together = self.engine._train_together
 
-        def scarce(params: torch.Tensor, sites: list) -> list:
+        def scarce(params: torch.Tensor, sites: list, *rest: int) -> list:
             if len(sites) > self.most_sites:
                 raise torch.cuda.OutOfMemoryError("made up where there is no GPU")
-            return together(params, sites)
+            return together(params, sites, *rest)
 
         self.engine._train_together = scarce  # type: ignore[method-assign]
 
