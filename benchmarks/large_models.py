@@ -172,7 +172,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     arguments = parser.parse_args()
     if len(arguments.millions) == 1:
-        print(measure(arguments.millions[0], arguments.server, arguments.rounds), flush=True)
+        # in one piece: ranks write side by side, and print would write the line and its end apart
+        sys.stdout.write(measure(arguments.millions[0], arguments.server, arguments.rounds) + "\n")
         return
     for size in arguments.millions:
         options = ["--server", arguments.server, "--rounds", str(arguments.rounds)]

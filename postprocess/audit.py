@@ -37,7 +37,7 @@ PAGES: tuple[ModuleType, ...] = (
 _NOWHERE = "\0"
 """No page has it: all of the page is audited."""
 _MARKED = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
-_RESULT = re.compile(r"(?<![\w.])(?<!arXiv )(?<!torch )(?<!hpctrip )\d+\.\d+|\d+ %")
+_RESULT = re.compile(r"(?<![\w.])(?<!arXiv )(?<!torch )(?<!hpctrip )\d+\.\d+(?!\d*\.\d)|\d+ %")
 """Numbers that look like results: decimal fractions, except for those of versions and papers, and percentages."""
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|^ {4}[^\n]*$|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 """Code and targets of links, whose numbers are none of results."""

@@ -7,6 +7,7 @@ which the rows differ.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import click
 
@@ -19,28 +20,24 @@ from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, figure
 from hpctrip.figures.common.reading import Source, Subject
 
-SHARES = (50, 80, 90, 95, 99)
-NEEDED = [f"needed_bps_{share}" for share in SHARES]
-RECIPE = [
-    "num_params",
-    "step_s",
-    "local_steps",
-    "bits",
-    "num_sites",
-    "fragments",
-    "overlap_steps",
-    "latency_s",
-]
+NEEDED = "needed_bps_"
+"""Beginning of the columns with the bandwidth that a utilisation, their end in percent, needs."""
 
 
 def read(table: str) -> list[Subject]:
     """The recipes [rows] of a table, with the bandwidths that they need."""
     path = named_path(table, table)
-    try:
-        return [Subject(pd.DataFrame(json.loads(read_file(path)), dtype=float)[[*RECIPE, *NEEDED]], [path])]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        hint = "give what hpctrip plan --bandwidth --format json prints"
-        raise InputError(table, "is no table of bandwidths", hint) from None
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
+        rows = pd.DataFrame(json.loads(read_file(path)), dtype=float)
+        if percent_of(rows):
+            return [Subject(rows.drop(columns=["sent_bits", "utilisation"]), [path])]
+    hint = "give what hpctrip plan --bandwidth --format json prints"
+    raise InputError(table, "is no table of bandwidths", hint)
+
+
+def percent_of(rows: pd.DataFrame) -> dict[str, int]:
+    """{column of bandwidths: utilisation in percent}."""
+    return {name: int(name.removeprefix(NEEDED)) for name in map(str, rows) if name.startswith(NEEDED)}
 
 
 @figure(Source("a table of bandwidths", (click.Argument(["table"], metavar="TABLE.json"),), read))
@@ -50,14 +47,15 @@ def plot(rows: pd.DataFrame) -> Drawing:
         raise InputError(
             "the table", f"has {len(rows)} rows, the most is {style.MOST_LINES}", "vary fewer values"
         )
-    differ = [key for key in RECIPE if rows[key].nunique() > 1]
+    percent = percent_of(rows)
+    differ = [name for name in rows if name not in percent and rows[name].nunique() > 1]
     picture, cells = style.figure(2.6), []
     axes = picture.subplots()
-    for i, needed in enumerate(rows[NEEDED].to_numpy() / 1e9):
+    for i, needed in enumerate(rows[[*percent]].to_numpy() / 1e9):
         name = ", ".join(f"{key} {rows[key][i]:g}" for key in differ)
-        axes.plot(needed, SHARES, label=name or "needed", **style.line(i))
+        axes.plot(needed, [*percent.values()], label=name or "needed", **style.line(i))
         cells.append((name or "needed", *map(figures, needed)))
     style.log_axis(axes)
     axes.set(xlabel="Gbit/s of the slowest link", ylabel="Compute utilisation (%)")
     style.finish(picture, "Analytic: a ring all-reduce, steps of equal length")
-    return Drawing(picture, rows, aligned(("Gbit/s", *(f"{share} %" for share in SHARES)), cells))
+    return Drawing(picture, rows, aligned(("Gbit/s", *(f"{share} %" for share in percent.values())), cells))

@@ -74,7 +74,7 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
             axes.plot(ratio, y + place, **look | {"label": name if math.isfinite(ratio) else None})
         style.mean_bar(axes, y, over_scenarios(own, "ratio", "is"))
         if own["ratio"].isna().all():
-            style.nothing(axes, "target not reached by either", y)
+            style.say_empty(axes, "target not reached by either", y)
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
     style.log_axis(axes)
     style.grid(axes, "x")

@@ -71,7 +71,7 @@ def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
     title = "the same sites on more hosts" if kind == "strong" else "as many sites on every host"
     axes.set_title(f"{kind.capitalize()} scaling: {title}", color="black")
     labelled = zip(places, rows["round_q3_s"], rows["efficiency"], strict=True)
-    for place, value, efficiency in list(labelled)[style.some(len(rows))]:
+    for place, value, efficiency in list(labelled)[style.every_nth(len(rows))]:
         look = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 6}
         axes.annotate(f"{100 * efficiency:.0f} %", (place, value), color=style.QUIET, **look)
     style.grid(axes, "y")
@@ -92,8 +92,8 @@ def phases(axes: Axes, rows: pd.DataFrame) -> None:
     rest = np.maximum(100 - bottom, 0)
     axes.bar(places, rest, 0.6, bottom=bottom, color="#E5E5E5", label="no phase's")
     names = [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()]
-    some = style.some(len(rows))
-    axes.set_xticks(places[some], names[some])
+    shown = style.every_nth(len(rows))
+    axes.set_xticks(places[shown], names[shown])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("Hosts, and sites in all")
 

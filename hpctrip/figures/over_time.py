@@ -109,7 +109,7 @@ def draw_mean(axes: Axes, look: dict[str, Any], name: str | None, mean: pd.DataF
     if style.has_whiskers(n):
         style.band(axes, mean["hours"], mean["low"], mean["high"], look)
     (line,) = axes.plot(mean["hours"], mean["accuracy_percent"], label=name, **look)
-    style.seen(line)
+    style.mark_point(line)
 
 
 def draw_target(axes: Axes, target: float) -> None:

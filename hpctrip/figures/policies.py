@@ -356,7 +356,7 @@ def draw_differences(axes: Axes, rows: Sequence[Pairs]) -> None:
             mark, name = MARKS[bound]
             axes.plot(hours, place, **style.one_seed(bound == "exact", mark) | {"label": name})
         if not p.seeds:
-            style.nothing(axes, "neither reached the target", y)
+            style.say_empty(axes, "neither reached the target", y)
     axes.margins(x=0.08)
     axes.locator_params(axis="x", nbins=5)
     style.grid(axes, "x")

@@ -109,9 +109,9 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     speed.plot([first, max(groups)], [1, max(groups) / first], "--", scaley=False, **even)
     speed.set_ylabel(f"Speed-up over k = {first}")
     if not points[first].reached:
-        style.nothing(speed, f"k = {first} did not reach the target with every seed")
+        style.say_empty(speed, f"k = {first} did not reach the target with every seed")
     if not means_of(points):
-        style.nothing(hours, "no k reached the target with every seed")
+        style.say_empty(hours, "no k reached the target with every seed")
         hours.sharex(speed)
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
@@ -149,9 +149,9 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
             elif n > 1:
                 thin = {"color": look["color"], "linewidth": 0.5, "alpha": 0.6}
                 for line in axes.plot(gains.index, gains.attrs["by_seed"], **thin):
-                    style.seen(line)
+                    style.mark_point(line)
             name = style.counted_name(f"k = {k}", n, 30)
-            style.seen(axes.plot(gains.index, points, label=name, **look)[0])
+            style.mark_point(axes.plot(gains.index, points, label=name, **look)[0])
         means = points.loc[:EARLY].mean(), points.loc[EARLY + 1 :].mean()
         cells = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in means]
         rows.append((str(k), str(n), str(len(gains)), *cells))
@@ -255,7 +255,7 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
         look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
         name = "not reached by every seed: time spent, best accuracy"
         axes.plot(list(missed), [t.mean.value for t in missed.values()], "^", label=name, **look)
-    for k in list(missed)[style.some(len(missed), 6)]:  # the table has all
+    for k in list(missed)[style.every_nth(len(missed), 6)]:  # the table has all
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
         text = reading.percent(missed[k].best_accuracy)
         axes.annotate(text, (k, missed[k].mean.value), color=style.VERMILLION, **place)

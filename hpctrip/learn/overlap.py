@@ -26,9 +26,11 @@ class Replica:
     params: torch.Tensor
     """[P], read when the site begins and overwritten when it has trained."""
     part: slice
-    """The fragment, of which `blend` of the global model takes the place after so many `steps` of the round."""
+    """The fragment."""
     steps: int
+    """Steps of the round before it is taken in."""
     blend: float
+    """Share of the global fragment in the result; the rest is the site's own."""
 
 
 class Overlap(Component):
@@ -51,7 +53,7 @@ class Overlap(Component):
     def _one_way(self) -> Overlap:
         if self.delayed and self.keeps_replicas:
             raise ValueError(
-                "delayed = true is of whole models, of which sites keep none: leave the others out"
+                "delayed = true exchanges whole models: leave fragments, steps and blend at their defaults"
             )
         return self
 
@@ -93,7 +95,7 @@ class Overlap(Component):
                 raise InputError(faults=faults)
 
     def _faults(self, e: Any, num_sites: int) -> Iterator[Fault]:
-        together, all_sites = "[overlap] exchanges with all sites together", "set policy.kind = 'all'"
+        together, all_sites = "[overlap] needs every site in every round", "set policy.kind = 'all'"
         if e.rounds.leaves_flights:
             yield Fault(config_key("rounds", e.rounds), together, "use synchronous rounds")
         if e.policy.kind != "all":
@@ -101,26 +103,27 @@ class Overlap(Component):
         if e.faults.deadline_s is not None:
             yield Fault(f"faults.deadline_s = {e.faults.deadline_s:g}", together, "leave deadlines out")
         if e.availability:
-            yield Fault("availability", f"{together}, at any time", "leave the tables out")
+            yield Fault("availability", together, "leave the tables out")
         if e.accounts.site_budgets:
-            yield Fault("accounts", f"{together}, also when one has spent its budget", "leave site_max_* out")
+            yield Fault("accounts", f"{together}, also one that has spent its budget", "leave site_max_* out")
         if e.timing.compute == "measured":
             yield Fault(
-                "timing.compute = 'measured'", "is not known while a transfer overlaps it", "model it"
+                "timing.compute = 'measured'", "is not known when a transfer begins", 'use "modelled"'
             )
         if not self.keeps_replicas:
             return
         if num_sites > MOST_SITES:
-            kept = f"{num_sites} sites would each keep a model"
-            yield Fault("overlap", f"{kept}, the most is {MOST_SITES}", "lower sites.num_sites")
+            problem = f"would keep a model for each of {num_sites} sites, the most is {MOST_SITES}"
+            yield Fault("overlap", problem, "lower sites.num_sites")
         if e.train.local_steps is None or e.rounds.work_by_speed or e.rounds.work_s:
-            yield Fault("overlap", "counts steps, as many at every site", "set train.local_steps alone")
+            problem = "needs the same number of steps at every site"
+            yield Fault("overlap", problem, "set train.local_steps, and no rounds.work_s or work_by_speed")
         elif self.steps >= e.train.local_steps:
             bound = f"is not below train.local_steps = {e.train.local_steps}"
             yield Fault(f"overlap.steps = {self.steps}", bound, "the next fragment is sent then: lower it")
         if e.train.prox_mu:
-            far = "pulls to a global model, from which sites differ with [overlap]"
-            yield Fault(f"train.prox_mu = {e.train.prox_mu:g}", far, "leave it out")
+            problem = "pulls sites to the global model, and with [overlap] they go on with their own"
+            yield Fault(f"train.prox_mu = {e.train.prox_mu:g}", problem, "leave it out")
 
     def check_model(self, num_params: int, num_buffers: int, place: str) -> None:
         """Raises InputError at `place`, the key of the model, where it cannot be exchanged in fragments."""

@@ -90,7 +90,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
 def rows(varied: Mapping[str, Sequence[Any]], plan: Plan | None) -> list[dict[str, float]]:
     """The table: a row for each combination of these values, {field of `Recipe`: values}; those of `plan` are the
     others. A recipe is followed by `sent_bits`, the bandwidth that each of `UTILISATIONS` needs, and `utilisation`,
-    that over the links of `plan`, NaN where there are none for so many sites. InputError for a value that is wrong."""
+    that over the links of `plan`, NaN for another number of sites. InputError for a wrong value."""
     if (number := math.prod(map(len, varied.values()))) > MOST_ROWS:
         raise InputError("--vary", f"gives {number:,} rows, the most is {MOST_ROWS:,}", "name fewer values")
     usual, table = of_plan(plan) if plan else {}, []

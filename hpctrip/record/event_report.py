@@ -64,8 +64,8 @@ def by_event(run: Run) -> list[dict[str, Any]]:
     return [reported(name, listed, at) for name, listed, events in begun for at in events]
 
 
-def told(event: dict[str, Any]) -> str:
-    """An event of `by_event` in words."""
+def sentence(event: dict[str, Any]) -> str:
+    """An event of `by_event` as text."""
     change = ""
     if event["before_w"] > 0:
         change = f", {event['mean_w'] / event['before_w'] - 1:+.0%} against the hour before"

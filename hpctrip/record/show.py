@@ -13,7 +13,7 @@ from hpctrip.base.frames import pd
 from hpctrip.base.text import counted, labelled, printable
 from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.sources import PLUGINS, read_sources
-from hpctrip.record.event_report import by_event, told
+from hpctrip.record.event_report import by_event, sentence
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
@@ -161,7 +161,7 @@ def summary(run: Run) -> dict[str, str]:
         **deadline(facts),
         **drawn(facts),
         **{
-            f"event {n} of {event['table']}": told(event)
+            f"event {n} of {event['table']}": sentence(event)
             for n, event in enumerate(facts["events"][:MOST_EVENTS], 1)
         },
         **({"measured by": ", ".join(facts["meters"])} if facts["meters"] else {}),

@@ -19,9 +19,9 @@ from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
 
 DOING = ("queued", "computing", "sending", "waiting", "idle", "given up", "away")
-RARE = ("queued", "idle")
-"""Of these, those that only some worlds have: they are shown where there is such time."""
 """Activities of a site between the start of one flight and that of the next."""
+RARE = ("queued", "idle")
+"""Those of `DOING` that are shown only where a site spent time on them."""
 STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
 
 

@@ -379,10 +379,9 @@ def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
     run_input = Input.of(tables, {}, extensions)
     sites, seed = run_input.experiment.sites, run_input.experiment.seed
     replaced = run_input.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
-    if "sites" in replaced and isinstance(run_input.experiment.network, MatrixNetwork):
-        replaced["network"] = {"kind": NETWORKS.default} | replaced.get(
-            "network", {}
-        )  # they are in no region
+    network = run_input.experiment.network
+    if "sites" in replaced and isinstance(network, MatrixNetwork):  # the new sites are in no region
+        replaced["network"] = {"kind": NETWORKS.default} | replaced.get("network", {})
     return Input.of(tables, replaced, extensions) if replaced else run_input
 
 

@@ -264,9 +264,9 @@ class Host:
         for block, block_visits in zip(hosted, visits, strict=True):
             self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
             sites = [cohort[i] for i in block]
-            kept = [self.memory.of(site, params[: self.num_params]) for site in sites]
-            optimizers = [optimizer for _, optimizer, _ in kept]
-            replicas = [own if own is None else self.overlap.replica(own, round) for *_, own in kept]
+            states = [self.memory.of(site, params[: self.num_params]) for site in sites]
+            optimizers = [optimizer for _, optimizer, _ in states]
+            replicas = [own if own is None else self.overlap.replica(own, round) for *_, own in states]
             before = {site: self.memory.rows[site].clone() for site in sites if self.memory.length}
             others = {"replicas": replicas} if self.overlap.keeps_replicas else {}
             updates = self.engine.train(params, block_visits, optimizers, assignment.first_step, **others)

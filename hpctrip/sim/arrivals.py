@@ -42,8 +42,8 @@ class Rounds(Component):
     the policy says."""
 
     work_s: Added[Seconds | None] = Field(None, gt=0)
-    """Each site trains what fits into so many seconds of computing, at least 1 times what [train] says, with the power
-    that it is believed to have. Absent: as the policy says."""
+    """Computing time of a site: its local work is what fits into these seconds with the power that it is believed to
+    have now, at least 1. Absent: as the policy says."""
 
     @model_validator(mode="after")
     def _one_work(self) -> Self:

@@ -30,8 +30,8 @@ def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[s
     provisioned waits, too, until it starts; a job in a queue draws nothing.
     """
     end_s, flights = times.end_s, _with_idle(world, times)
-    is_idle, has_windows = flights.status == Status.IDLE, any(part.provisions for part in world.availability)
-    begin_s, computed_s, until_s, begins_to_send = _intervals(world, times, flights)
+    is_idle, has_windows = flights.status == Status.IDLE, world.has_windows
+    begin_s, computed_s, until_s, sent_j = _intervals(world, times, flights)
     sites, of_site = flights.site, slice(None)
     if times.age.any() or has_windows:  # a site may be in the round twice
         sites, of_site = np.unique(sites, return_inverse=True)
@@ -59,11 +59,11 @@ def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[s
             waiting_w = world.hardware.draw_w(full, flights.site)[1]
             idle_s += np.where(is_idle, waits_s, 0.0)
             since_s = np.where(waits_s > 0, np.minimum(since_s, now_s), since_s)
-        begins = begins_to_send & (computed_s >= now_s) & (last | (computed_s < until))
+        begins_to_send = (computed_s >= now_s) & (last | (computed_s < until))
         joules = {
             "compute_energy_j": busy_w * computes_s,
             "wait_energy_j": waiting_w * waits_s,
-            "comm_energy_j": np.where(begins, _sent_j(world, times), 0.0),
+            "comm_energy_j": np.where(begins_to_send, sent_j, 0.0),
         }
         kwh = sum(joules.values()) / J_PER_KWH
         by_grid = {
@@ -72,9 +72,9 @@ def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[s
         for name, amount in (joules | by_grid).items():
             sums[name] += amount
         if last:
-            kept = np.flatnonzero(is_idle & (idle_s > 0))
+            were_idle = is_idle & (idle_s > 0)
             columns = {"site": flights.site, "start_s": since_s, "comm_s": idle_s, **sums}
-            idle = {name: values[kept] for name, values in columns.items()}
+            idle = {name: values[were_idle] for name, values in columns.items()}
             return {name: values[~is_idle] for name, values in sums.items()}, idle
     raise _too_many_changes(world, times, changes)
 
@@ -82,8 +82,8 @@ def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[s
 def _intervals(
     world: World, times: RoundTimes, flights: Flights
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """When each flight begins to compute, stops it, and has waited, [f] each, and whether it begins to send in the
-    round, [f] bool."""
+    """When each flight begins to compute, ends that, and has waited, and the network's joules of its transfer if that
+    begins in the round, else 0; [f] each."""
     start_s, end_s, asked = times.start_s, times.end_s, flights.status != Status.OUT
     latest_s = np.minimum(end_s, flights.start_s + world.deadline_s)
     begin_s = np.minimum(flights.begin_s, latest_s)
@@ -92,17 +92,13 @@ def _intervals(
     free_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
     if not world.is_released:
         # with windows a site waits on that is out when it is to start
-        restarts = asked | (not any(part.provisions for part in world.availability))
+        restarts = asked | (not world.has_windows)
         free_s = _free_s(flights.site, np.where(restarts, flights.start_s, np.inf), end_s)
     until_s = np.where(asked & (begin_s < latest_s), free_s, computed_s)
-    is_new = flights.version == times.round - 1
-    return begin_s, computed_s, until_s, sends & (is_new | (flights.computed_s > start_s))
-
-
-def _sent_j(world: World, times: RoundTimes) -> float:
-    """Joules of the network for the transfer of one site."""
+    begins = sends & ((flights.version == times.round - 1) | (flights.computed_s > start_s))
     num_asked = max(1, int((times.flights.status != Status.OUT).sum()))
-    return world.comm_energy_j * (1 - 1 / num_asked if world.links.all_reduces else 1)
+    each_j = world.comm_energy_j * (1 - 1 / num_asked if world.links.all_reduces else 1)
+    return begin_s, computed_s, until_s, np.where(begins, each_j, 0.0)
 
 
 def _at_starts(supplied: CohortPower, start_s: np.ndarray, of_site: np.ndarray | slice) -> np.ndarray:
@@ -118,7 +114,7 @@ def _with_idle(world: World, times: RoundTimes) -> Flights:
     """The flights of a round and, below, an entry of status IDLE from its start for each site that may be provisioned
     and has no flight then."""
     flights = times.flights
-    if world.is_released or not any(part.provisions for part in world.availability):
+    if world.is_released or not world.has_windows:
         return flights
     flies = (flights.start_s <= times.start_s) & (flights.status != Status.OUT)
     sites = np.setdiff1d(np.arange(len(world)), flights.site[flies])

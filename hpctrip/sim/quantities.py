@@ -44,9 +44,8 @@ class Quantity:
 
 ENERGY = Quantity("energy", "energy_j", "joules", "energy_kwh", J_PER_KWH)
 CARBON = Quantity("carbon", "carbon_g", "grams", "carbon_kg", 1e3, "carbon", "g_per_kwh")
-COST = Quantity(
-    "cost", "cost", "", "cost", 1.0, "price", "cost_per_kwh", -1e6
-)  # prices of electricity fall below 0
+# prices of electricity fall below 0
+COST = Quantity("cost", "cost", "", "cost", 1.0, "price", "cost_per_kwh", -1e6)
 QUANTITIES = (ENERGY, CARBON, COST)
 BY_SIGNAL = {quantity.signal: quantity for quantity in QUANTITIES if quantity.signal}
 """{input table of the grid signal: its quantity}."""

@@ -113,8 +113,10 @@ class CohortRound:
         """Some of the entries, [k] bool."""
         return CohortRound(*(values[those] for values in vars(self).values()))
 
-    def joined(self, other: CohortRound) -> CohortRound:
-        """These entries and, below, others."""
+    def joined(self, other: CohortRound | None) -> CohortRound:
+        """These entries and, below, others, if any."""
+        if other is None:
+            return self
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return CohortRound(*map(np.concatenate, pairs))
 
@@ -196,7 +198,7 @@ class RoundRow:
     @property
     def billed(self) -> CohortRound:
         """The cohort and the idle sites: all that drew energy in the round."""
-        return self.cohort.joined(self.idle) if self.idle is not None else self.cohort
+        return self.cohort.joined(self.idle)
 
 
 def longest_s(compute_s: np.ndarray) -> float:
@@ -257,7 +259,8 @@ class History:
         def add(total: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
             total = total.copy()
             for row in rows:
-                np.add.at(total, row.billed.site, getattr(row.billed, name))  # a site may be in it twice
+                billed = row.billed
+                np.add.at(total, billed.site, getattr(billed, name))  # a site may be in it twice
             return total
 
         return self.running(("total", name, num_sites), np.zeros(num_sites), add)

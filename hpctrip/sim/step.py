@@ -206,7 +206,7 @@ class Simulation:
         cohort = _cohort_round(draft, outcome, status, weights * draft.discounts, self.num_visits)
         cohort = replace(cohort, **spent)
         idle = _idle_round(draft, spent_idle) if len(spent_idle["site"]) else None
-        drawn = cohort.joined(idle) if idle else cohort
+        drawn = cohort.joined(idle)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         # else the mean update is none of weights with sum 1, or of updates of one length
         whole = (draft.discounts[arrived] == 1).all() and len({*cohort.local_work[arrived]}) < 2

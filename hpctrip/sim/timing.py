@@ -188,8 +188,7 @@ def _prefixes(
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
     """For every k from 1 to n, in blocks of m of them: the block, which of the sites of `order` [n] are among the first
     k, [m, n] bool, the seconds that each of these computes and those until it is back, its wait in a queue included,
-    [m, n]; inf without power.
-    Deadlines are not counted."""
+    [m, n]; inf without power. Deadlines are not counted."""
     n = len(order)
     own_s, alone_s = np.broadcast_to(_own_compute_s(sites)[order], (n, n)), sites.comm_s[order]
     queue_s = _queue_s(sites)[order]

@@ -1,5 +1,5 @@
-"""The true world: sites, links and power; the times of a round in it. Policies never see it; they see the
-profiler's view. Shapes: N sites, k sites of a cohort, n of some sites."""
+"""The true world: sites, links and power; the times of a round in it. Policies never see it; they see the profiler's
+view. Shapes: N sites, k sites of a cohort, n of some sites."""
 
 from __future__ import annotations
 
@@ -223,6 +223,11 @@ class World:
             now, later = known.at(clock_s), mean(known.at, known.next_change_s, clock_s, clock_s + span_s)
             ratio = ratio * np.divide(later, now, out=np.ones(len(self)), where=now > 0)
         return ratio
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether sites are provisioned, and then draw idle power while they have no flight."""
+        return any(part.provisions for part in self.availability)
 
     @property
     def has_queues(self) -> bool:

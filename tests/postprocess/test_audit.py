@@ -19,6 +19,8 @@ VALUES = {"ratio": "0.85", "table": "\n| a |\n"}
         ("A\n\n<!--=ratio-->0.86<!--/-->", ["page, line 3: ratio is '0.86', the rows give '0.85'"]),
         ("<!--=table-->\n| a |\n<!--/-->", []),
         ("<!--=other-->1<!--/-->", ["page, line 1: no rows give 'other'"]),
+        ("Made with hpctrip 0.3.0 and 0.12.0.", []),
+        ("It takes 0.85.", ["page: 0.85 stands without a mark and is not a setting"]),
         ("It takes 0.85 of it.", ["page: 0.85 stands without a mark and is not a setting"]),
         (
             "It takes `0.85` and\n\n    -o x=0.85\n\nor 12 % more.",

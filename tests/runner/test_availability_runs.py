@@ -13,7 +13,7 @@ from hpctrip.config.plugins import Plugin
 from hpctrip.plan.plan import first_rounds
 from hpctrip.ranks.base import Ranks
 from hpctrip.record.diff import diff
-from hpctrip.record.event_report import told
+from hpctrip.record.event_report import sentence
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
@@ -183,5 +183,5 @@ def test_availability_needs_a_clock_of_single_sites(line):
 
 def test_an_event_without_an_hour_before_it_is_compared_with_nothing():
     event = {"num_sites": 1, "start_s": 0.0, "end_s": 3600.0, "depth": 0.5, "energy_j": 3.6e9, "lost_s": 0.0}
-    text = told(event | {"mean_w": 1e6, "before_w": math.nan})
+    text = sentence(event | {"mean_w": 1e6, "before_w": math.nan})
     assert text.startswith("1 site(s), 0 h to 1 h: asked -50%, drew 1 MWh; 0 h of training")

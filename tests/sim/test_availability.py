@@ -248,7 +248,7 @@ def test_an_event_may_be_that_of_a_group_of_sites_and_have_a_date(tmp_path):
     ("rows", "told"),
     [
         ("0,-5,10,1,0\n", "line 2: start_s = '-5' is before the start of the simulated time"),
-        ("0,5,10,1,0\n3,5,10,1,0\n", "line 3: site = '3' is no site from 0 to 2, and no name of one"),
+        ("0,5,10,1,0\n3,5,10,1,0\n", "line 3: site = '3' is no site from 0 to 2"),
         ("0,5,0,1,0\n", "duration_s = '0' is not above 0"),
         ("0,5,10,1.5,0\n", "depth = '1.5' is not above 0 and at most 1"),
         ("0,5,10,1,-1\n", "notice_s = '-1' is below 0"),

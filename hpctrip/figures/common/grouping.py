@@ -104,12 +104,12 @@ def _telling(tables: Sequence[Flat]) -> list[str]:
     `kind` tells them."""
     keys = differing(tables)
 
-    def told(key: str, kind: str) -> bool:
+    def follows(key: str, kind: str) -> bool:
         pairs = {(table.get(kind), repr(table.get(key))) for table in tables}
-        follows = len(pairs) == len(dict(pairs)) and len({value for _, value in pairs} - {"None"}) == 1
-        return follows and key != kind and key.startswith(kind.removesuffix("kind"))
+        one_value = len(pairs) == len(dict(pairs)) and len({value for _, value in pairs} - {"None"}) == 1
+        return one_value and key != kind and key.startswith(kind.removesuffix("kind"))
 
-    return [key for key in keys if not any(told(key, kind) for kind in keys if kind.endswith(".kind"))]
+    return [key for key in keys if not any(follows(key, kind) for kind in keys if kind.endswith(".kind"))]
 
 
 def _label(name: str, run: Run, telling: Sequence[str]) -> str:

@@ -187,22 +187,22 @@ def beside_mean(n: int) -> np.ndarray:
     return np.linspace(0.0, 0.28, n) if n > 1 else np.full(n, 0.1)
 
 
-def nothing(axes: Axes, why: str, y: float | None = None) -> None:
-    """Say in an empty panel, or in its empty row at `y`, why nothing is drawn."""
+def say_empty(axes: Axes, why: str, y: float | None = None) -> None:
+    """Write the reason into an empty panel, or into its empty row at `y`."""
     place, among = ((0.5, 0.5), "axes fraction") if y is None else ((0.5, y), ("axes fraction", "data"))
     box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
     look = {"ha": "center", "va": "center", "fontsize": 7, "color": QUIET, "bbox": box}
     axes.annotate(wrapped(why, 28), place, xycoords=among, **look)
 
 
-def seen(line: Line2D) -> None:
-    """Give a line of one point, which would not be seen, a mark."""
+def mark_point(line: Line2D) -> None:
+    """Give a line of a single point, which would be invisible, a marker."""
     if len(np.atleast_1d(line.get_xdata())) == 1:
         line.set(marker="o", markersize=3, clip_on=False)
 
 
-def some(number: int, most: int = 8) -> slice:
-    """Every so many of a `number` of things, that at most `most` are labelled."""
+def every_nth(number: int, most: int = 8) -> slice:
+    """The slice that picks at most `most` of `number` labels, evenly spaced."""
     return slice(None, None, max(1, -(-number // most)))
 
 

@@ -14,6 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from hpctrip.base.csv import Table
+from hpctrip.base.text import unknown_name
 from hpctrip.base.validate import instance, numbers
 from hpctrip.config.component import Component, Registry
 from hpctrip.sim.grid.signals import GridSignal
@@ -73,7 +75,7 @@ class Availability:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the availability of N sites may depend on."""
+    """The world that the availability of N sites may depend on."""
 
     num_sites: int
     seed: int
@@ -84,6 +86,21 @@ class Surroundings:
     """{input table: its signal}."""
     begin_us: Sequence[int]
     """The moments at which simulated time begins in the series that have dates, microseconds since 1970."""
+
+    def sites_of(self, table: Table) -> np.ndarray:
+        """The sites in the column `site` of a table, by name or by number, as numbers [R]. InputError names the first
+        line of which there is no such site."""
+        names, given = np.array(self.columns.get("name", ())), np.array(table.column("site"))
+        is_name = np.isin(given, names[names != ""])
+        if is_name.any():
+            hint = unknown_name(str(given[is_name.argmin()]), filter(None, names.tolist()))
+            table.refuse("site", ~is_name, "is no site", hint)
+            order = np.argsort(names, kind="stable")
+            return order[np.searchsorted(names[order], given)]
+        site = table.integers("site")
+        none = f"is no site from 0 to {self.num_sites - 1}{', and no name of one' * bool(len(names))}"
+        table.refuse("site", (site < 0) | (site >= self.num_sites), none)
+        return site
 
 
 class AvailabilityModel(Component):

@@ -58,25 +58,9 @@ class Events(AvailabilityModel):
             table.refuse("group", unknown, "is no group of the sites", unknown_name("", named))
             unit = num_sites + np.searchsorted(groups, table.columns["group"])
         else:
-            unit = _sites(table, around)
+            unit = around.sites_of(table)
         times = np.stack([start_s, start_s + duration_s, start_s - notice_s])
         return ListedEvents(unit, times, depth, np.stack([np.arange(num_sites), num_sites + of_group]))
-
-
-def _sites(table: Table, around: Surroundings) -> np.ndarray:
-    """The numbers of the sites of a table's events, which it has by number or by name."""
-    names = np.array(around.columns.get("name", [""] * around.num_sites))
-    given = np.array(table.column("site"))
-    if np.isin(given, names[names != ""]).any():
-        wrong = np.flatnonzero(~np.isin(given, names))
-        hint = unknown_name(str(given[wrong[0]]), names.tolist()) if len(wrong) else ""
-        table.refuse("site", ~np.isin(given, names), "is no site", hint)
-        order = np.argsort(names, kind="stable")
-        return order[np.searchsorted(names[order], given)]
-    unit = table.integers("site")
-    wrong = (unit < 0) | (unit >= around.num_sites)
-    table.refuse("site", wrong, f"is no site from 0 to {around.num_sites - 1}, and no name of one")
-    return unit
 
 
 def _start_s(table: Table, around: Surroundings, timezone: str) -> np.ndarray:

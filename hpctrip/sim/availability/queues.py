@@ -28,7 +28,7 @@ class Queue(AvailabilityModel):
     path: Annotated[PathName | None, Reads()] = None
     """Instead, a CSV file with a column `wait_s`. Each job has one of the waits, drawn from the stream
     (seed, "queue", round); with a column `start_s`, that of the last row which starts before it is asked. With a column
-    `site` each site has its own rows."""
+    `site` (names or numbers) each site has its own rows."""
     sigma: float = Field(0.0, ge=0, le=10)
     """Standard deviation of the log of a factor of median 1 by which each wait is multiplied: waits are lognormal."""
 
@@ -48,8 +48,7 @@ class Queue(AvailabilityModel):
         wait_s = table.numbers("wait_s")
         table.refuse("wait_s", (wait_s < 0) | (wait_s > LONGEST_ROUND_S), "is no wait of 0 s to ten years")
         start_s = table.numbers("start_s") if "start_s" in table.columns else np.full(len(wait_s), np.nan)
-        site = table.integers("site") if "site" in table.columns else np.zeros(len(wait_s), np.int64)
-        table.refuse("site", (site < 0) | (site >= num_sites), f"is no site from 0 to {num_sites - 1}")
+        site = around.sites_of(table) if "site" in table.columns else np.zeros(len(wait_s), np.int64)
         if "site" in table.columns and (lacking := np.setdiff1d(np.arange(num_sites), site)).size:
             raise InputError(table.place, f"has no wait of site {lacking[0]}", "give each site a row")
         return Waits(num_sites, around.seed, site, np.column_stack([start_s, wait_s]), self.sigma)

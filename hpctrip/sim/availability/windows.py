@@ -196,9 +196,8 @@ class Windows(Availability):
     def next_change_s(self, clock_s: float) -> float:
         """The first time after `clock_s` at which a site may be provisioned, ready or released; inf: never."""
         since_s, gaps = self.since_s(clock_s), self._gaps
-        released_s = [time_s for time_s, *_ in self._releases]
-        if self._model.release == "now":
-            released_s = [*gaps.start_s.tolist()]
+        is_now = self._model.release == "now"
+        released_s = gaps.start_s if is_now else [time_s for time_s, *_ in self._releases]
         times_s = np.concatenate([since_s, since_s + self._model.provision_s, released_s])
         return float(min(times_s[times_s > clock_s].min(initial=np.inf), gaps.next_change_s(clock_s)))
 
