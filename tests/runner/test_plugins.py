@@ -333,17 +333,23 @@ class Broken(Policy):
 """
 
 
-@pytest.mark.parametrize("command", [("check",), ("run", "--out", "run.h5")], ids=["check", "run"])
-def test_an_exception_of_a_plug_in_names_its_file_and_line(command, hpctrip, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "command", [("check",), ("plan",), ("run", "--out", "run.h5")], ids=["check", "plan", "run"]
+)
+def test_an_exception_of_a_plug_in_shows_the_plug_ins_own_lines_alone(
+    command, hpctrip, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text(BROKEN.replace("COMMAND", f"broken-{command[0]}"))
     (tmp_path / "input.toml").write_text(
         f'policy.kind = "broken-{command[0]}"\nworkload.train_samples = 500\n'
     )
     ended = hpctrip(command[0], "input.toml", "--plugin", "broken.py", *command[1:])
-    last = ended.err.splitlines()[-1]
+    head, where, line, *_, last = ended.err[ended.err.index("Traceback") :].splitlines()
+    assert head == "Traceback of the plug-in (most recent call last):"
+    assert where == '  File "broken.py", line 9, in select' and "len(history) // 0" in line
     assert last.startswith("hpctrip: broken.py, line 9, in Broken.select: ZeroDivisionError: ")
-    assert ended.code == 1 and "Traceback" in ended.err and "a bug in hpctrip" not in ended.err
+    assert ended.code == 2 and ended.err.count("  File ") == 1
 
 
 @pytest.mark.parametrize(
