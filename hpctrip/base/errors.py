@@ -100,7 +100,7 @@ PLUGIN_MODULE = "hpctrip_plugin_"
 
 EXIT_CODES = {
     0: "done",
-    HpctripError.exit_code: "failed; for diff: the runs differ",
+    HpctripError.exit_code: "failed; for diff: the runs differ; for verify: a file could not be replayed",
     InputError.exit_code: "bad input, one line per error; an error in a plug-in; for verify: a file is wrong",
     DivergedError.exit_code: "training diverged",
     FAULT_EXIT_CODE: "a bug in hpctrip, with a traceback: please report it",
