@@ -95,6 +95,35 @@ def test_the_table_at_another_target_is_of_the_recorded_curves_and_changes_no_fi
     assert {path: path.read_bytes() for path in copied.rglob("*.csv")} == before
 
 
+def test_runs_of_two_machines_are_one_study_once_their_files_lie_together(made, study, tmp_path):
+    """As docs/howto/studies.md says: a part each, a copy of the runs, the tables."""
+    parts = [shutil.copytree(made.folder, tmp_path / name) for name in "ab"]
+    for part, own in zip(parts, (slice(0, 2), slice(1, 4)), strict=True):  # one run on both
+        files = ledger_of(made.folder)["file"]
+        for file in set(files) - set(files[own]):
+            (part / "out" / file).unlink()
+        shutil.rmtree(part / "out/two")
+    subprocess.run(["cp", "-rn", f"{parts[1]}/out/runs/.", f"{parts[0]}/out/runs/"])
+    ended = study(parts[0], do="tables")
+    assert ended.code == 0 and "0 of" not in ended.out, ended.err
+    for name in ("table.csv", "runs.csv", "curves.csv", "sites.csv"):
+        assert (parts[0] / "out/two" / name).read_bytes() == (made.folder / "out/two" / name).read_bytes()
+
+
+def test_the_python_of_the_docs_draws_a_studys_curves(made, monkeypatch, tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs/howto/studies.md").read_text()
+    code = re.search(r'(?s)title="own_curves.py"\n(.*?)```', page)[1]
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    code = code.replace("results/studies/fig09-small", str(made.folder / "out/two"))
+    exec(code.replace(">= 0.3", ">= 0"), names)
+    runs = [open_run(made.folder / "out" / file) for file in ledger_of(made.folder)["file"]]
+    assert len(names["rounds"]) == sum(len(run.rounds) for run in runs) and Path("own_curves.pdf").exists()
+    axes, printed = names["plt"].gca(), capsys.readouterr().out
+    assert len(axes.lines) == 4 and len(axes.get_legend().texts) == 2 and "policy.k = 3" in printed
+    names["plt"].close("all")
+
+
 def test_a_run_of_a_study_without_inputs_is_called_like_it(hpctrip, tmp_path):
     (tmp_path / "own.toml").write_text('name = "own"\nseeds = [0]\n')
     (study,) = read_studies(str(tmp_path / "own.toml"), tmp_path)
