@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpctrip.base.text import aligned, duration, labelled, printable, size_text
@@ -187,20 +187,7 @@ def warnings(plan: Plan) -> list[str]:
             f"{small} of {len(sizes)} shards have fewer samples (minimum {sizes.min()}) than one batch of "
             f"{host.work.batch_size}"
         )
-    target, chance = e.stop.target_accuracy, 1 / host.task.num_classes
-    if target is None:
-        lines.append(f"no target accuracy: the run ends after {plan.end[1]} at the latest")
-    elif target <= 2 * chance:
-        lines.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
-    if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
-        lines.append(
-            f"the run may end {late_s / HOUR_S:.3g} h after its deadline of {e.deadline_s / HOUR_S:.3g} h"
-        )
-    seen = host.task.test.labels.size
-    if seen < 1000:
-        lines.append(
-            f"accuracy is measured on {seen} predictions: its resolution is {1 / seen:.2g}, its noise is larger"
-        )
+    lines += _about_the_target(plan)
     lines += plausible.warnings(world)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
@@ -215,3 +202,18 @@ def warnings(plan: Plan) -> list[str]:
     if world.supply.synthetic:
         lines.append(f"the power is synthetic: power.kind = {e.power.kind!r}")
     return lines
+
+
+def _about_the_target(plan: Plan) -> Iterator[str]:
+    """What is remarkable about the target accuracy, its deadline and how it is measured."""
+    e, task = plan.aggregator.experiment, plan.aggregator.host.task
+    target, chance = e.stop.target_accuracy, 1 / task.num_classes
+    if target is None:
+        yield f"no target accuracy: the run ends after {plan.end[1]} at the latest"
+    elif target <= 2 * chance:
+        yield f"target accuracy {target:g} is near chance ({chance:.3g})"
+    if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
+        yield f"the run may end {late_s / HOUR_S:.3g} h after its deadline of {e.deadline_s / HOUR_S:.3g} h"
+    seen = task.test.labels.size
+    if seen < 1000:
+        yield f"accuracy is measured on {seen} predictions: its resolution is {1 / seen:.2g}, its noise is larger"
