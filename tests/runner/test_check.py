@@ -121,7 +121,7 @@ def test_zones_of_the_sites_names_that_the_sites_do_not_have_are_warned_of(hpctr
     def warned(of_sites):
         lines = f"power={{kind='csv', path='{power}'}}", of_sites, "price.kind=csv", f"price.path={price}"
         words = [
-            word for line in (*lines, "price.unit=EUR/MWh", 'price.value_column="*"') for word in ("-o", line)
+            word for line in (*lines, "price.unit=per MWh", 'price.value_column="*"') for word in ("-o", line)
         ]
         (line,) = (line for line in hpctrip("check", tiny, *words).err.splitlines() if "at random" in line)
         return line.removeprefix("warning: price: its zones are named as the sites or their power are, but ")
