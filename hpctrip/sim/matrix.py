@@ -88,7 +88,7 @@ class MatrixNetwork(Network):
     """Whether each row holds both ways; false: each direction has a row of its own, where it is needed."""
     shared_uplinks: bool = False
     """Whether the sites of a region share its link to the aggregator's region, as all sites share the aggregator's own:
-    transfers of k sites take at least k M / B. False: each of them has this bandwidth."""
+    transfers of k sites that begin together take at least k M / B, others queue. False: each has this bandwidth."""
     exchange: Literal["star", "ring", "two-level"] = "star"
     """How updates are averaged. star: each site sends to the aggregator. ring: the sites of a round pass them on in a
     ring, 2 (1 - 1/k) (M / B + latency), where B is the slowest link of the best ring and the latency that around it;
@@ -109,8 +109,7 @@ class MatrixNetwork(Network):
     def check(self, leaves_flights: bool, faults: Faults) -> None:
         """A ring waits for all of its sites, and a region's server for all of its region."""
         key = f'network.exchange = "{self.exchange}"'
-        if leaves_flights and (self.exchange != "star" or self.shared_uplinks):
-            key = "network.shared_uplinks = true" if self.shared_uplinks else key
+        if leaves_flights and self.exchange != "star":
             raise InputError(key, "is for updates that are sent together", 'use rounds.kind = "synchronous"')
         if self.exchange == "ring" and (faults.deadline_s is not None or faults.late_fraction):
             problem = "waits for all sites of a round: none can be given up or be late alone"

@@ -275,6 +275,7 @@ def _cohort_round(
         weight=weight,
         local_work=flights.local_work,
         queue_s=flights.queue_s,
+        uplink_free_s=flights.uplink_free_s,
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()

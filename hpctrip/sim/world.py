@@ -306,7 +306,8 @@ class World:
         else:
             makespan_s = self.nobody_s(start_s, cohort)
         version, work = np.full(k, round - 1), np.full(k, local_work)
-        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status, queue_s)
+        times = np.full(k, start_s), compute_s, comm_s
+        flights = Flights(cohort, version, *times, work, status, queue_s, np.full(k, np.nan))
         return RoundTimes(round, start_s, checked_length_s(round, makespan_s), flights)
 
 

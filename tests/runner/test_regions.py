@@ -54,6 +54,36 @@ def test_the_file_has_the_regions_and_a_replay_gives_it_again(run):
     assert run.rounds["comm_energy_j"].tolist() == pytest.approx([sent * (2 * (k - 1) if ring else k)] * 3)
 
 
+UPLINKS = (
+    "network.shared_uplinks=true",
+    "rounds={kind='buffered', num=1, concurrency=4}",
+    "stop.max_rounds=6",
+)
+
+
+@pytest.fixture(scope="module")
+def queued(trained, regions):
+    """A run whose updates from b queue for one uplink over several rounds."""
+    return trained(*regions, *UPLINKS)
+
+
+@pytest.mark.mpi
+def test_uplinks_are_queued_for_alike_on_any_number_of_ranks(
+    queued, hpctrip, tiny, launch, regions, tmp_path
+):
+    cohorts = queued.cohorts
+    waits = cohorts["uplink_free_s"] - cohorts["start_s"] - cohorts["compute_s"]
+    alone_s = 8 * queued.meta["update_bytes"] / 5e8
+    assert (waits > alone_s + 1).any() and (cohorts["age"] > 0).any()
+    folder = Path(queued.input["network"]["path"]).parent
+    assert verify(queued) == [] and replay(queued, data=[str(folder)]) == []
+    out = tmp_path / "run.h5"
+    begun = launch(3, "run", tiny, *overrides(*regions, *UPLINKS, "stop.max_rounds=3"), "--out", out)
+    assert begun.code == 0, begun.err
+    assert hpctrip("resume", out, "-o", "stop.max_rounds=6").code == 0
+    assert diff(open_run(out), queued) == []
+
+
 def test_the_plan_has_the_times_of_the_run(run):
     experiment = experiment_of(run.input)
     task = experiment.workload.task(experiment.seed)

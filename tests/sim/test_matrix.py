@@ -138,11 +138,6 @@ def checked(folder, rows, *lines, header="from,to,rtt_ms,bandwidth_gbps", sites=
             ('network.exchange="ring"', "rounds.kind=quorum"),
             'use rounds.kind = "synchronous"',
         ),
-        (
-            ROWS,
-            ("network.shared_uplinks=true", "rounds.kind=buffered"),
-            "network.shared_uplinks = true: is for",
-        ),
         (ROWS, ('network.exchange="ring"', "network.shared_uplinks=true"), "leave out shared_uplinks"),
         (ROWS, ("network.site_column=state",), "has no column 'state'"),
     ],
