@@ -340,13 +340,14 @@ class Events:
 
     def _send(self, flight: Flight) -> None:
         """Begin the transfer of a site that has computed."""
-        alone_s, link_s, region, uplink_s = self._world.transfers(self.clock_s, np.array([flight.site]))
+        site = np.array([flight.site])
+        alone_s, link_s, region, uplink_s, _ = self._world.transfers(self.clock_s, site)
         extra_s = self._wan(flight.version)[1][flight.site]
         if link_s > 0:
             self._link_free_s = np.fmax(self.clock_s, self._link_free_s) + link_s
         if region is not None and uplink_s[0] > 0:
-            free_s = self._uplinks_free_s
-            free_s[region] = np.fmax(self.clock_s, free_s[region]) + uplink_s
-            flight.uplink_free_s = float(free_s[region[0]])
+            begin_s = float(np.fmax(self.clock_s, self._uplinks_free_s[region[0]]))
+            flight.uplink_free_s = begin_s + float(self._world.transfers(begin_s, site).uplink_s[0])
+            self._uplinks_free_s[region[0]] = flight.uplink_free_s
         passed_s = np.fmax(self._link_free_s, flight.uplink_free_s) - self.clock_s
         flight.comm_s = float(np.fmax(alone_s[0], passed_s) + extra_s)

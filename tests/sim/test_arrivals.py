@@ -18,6 +18,7 @@ from hpctrip.sim.arrivals import ROUNDS, SYNCHRONOUS, Buffered, Quorum, Synchron
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.matrix import MatrixNetwork
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies.base import Decision
@@ -167,6 +168,29 @@ def test_a_regions_uplink_serves_transfers_in_the_order_in_which_they_begin(simu
     assert flights[1, 0] == (10, 30) and flights[4, 0] == (12, 50)  # 4 waits for 1
     assert flights[2, 0] == (30, 40) and flights[5, 0] == (33, 50)  # another uplink
     assert flights[1, 30] == (40, 70)  # and 1 for 4, whose transfer has begun four rounds before
+
+
+def test_a_transfer_leaves_the_queue_of_an_uplink_with_the_bandwidth_of_the_moment(simulation, tmp_path):
+    """8 Gbit from 10 s on: 4 by 0.4 Gbit/s, 4 by 0.8; the second begins then."""
+    lines = [
+        "time_s,from,to,rtt_ms,bandwidth_gbps",
+        "0,1,0,0,0.4",
+        "20,1,0,0,0.8",
+        "1000,1,0,0,0.8",
+        "0,0,0,0,8",
+    ]
+    (tmp_path / "links.csv").write_text("\n".join([*lines, "0,2,0,0,8"]))
+    keys = {
+        "path": str(tmp_path / "links.csv"),
+        "aggregator": "0",
+        "shared_uplinks": True,
+        "update_bytes": 1e9,
+    }
+    network = MatrixNetwork(**keys)
+    world = build_world(Grouped(num_sites=5), network=network, timing=Timing(seconds_per_sample=1.0))
+    visits = np.array([90, 10, 90, 90, 12])
+    (first,), _ = rounds(simulation(world, num_visits=visits, rounds=Quorum(num=2)), 1)
+    assert first.cohort.comm_s[[1, 4]].tolist() == [15, 23] and first.clock_s == 35
 
 
 def test_who_is_out_does_not_start_and_who_is_late_is_given_up_when_its_own_time_is_over(three, tmp_path):
