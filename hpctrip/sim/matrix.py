@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import islice, permutations
 from typing import Annotated, Literal, Self
 
@@ -298,28 +298,43 @@ def best_rings(matrix: Matrix, regions: tuple[int, ...]) -> tuple[np.ndarray, np
     Up to `MOST_EXACT` regions all rings are compared. Beyond, each region is put into the ring of those before it where
     the ring stays best, so that there may be a better one.
     """
-    ring, within_s = np.array(regions[:1]), matrix.latency_s[regions[0], regions[0]]
-    slowest_bps, latency_s = [np.inf], [float(np.nan_to_num(within_s))]
-    for num in range(2, len(regions) + 1):
+    num_regions, first = len(regions), regions[0]
+    bandwidth_bps, latency_s = (
+        values[np.ix_(regions, regions)] for values in (matrix.bandwidth_bps, matrix.latency_s)
+    )
+    slowest_bps = np.full(num_regions, np.inf)
+    around_s = np.full(num_regions, np.nan_to_num(matrix.latency_s[first, first]))
+    ring = np.zeros(num_regions + 1, dtype=np.int64)  # it ends where it begins
+    for num in range(2, num_regions + 1):
         if num <= MOST_EXACT:
-            others = np.array([*permutations(regions[1:num])])
-            rings = np.insert(others, 0, regions[0], axis=1)
-            following = np.roll(rings, -1, axis=1)
-            slowest = matrix.bandwidth_bps[rings, following].min(axis=1)
-            latency = matrix.latency_s[rings, following].sum(axis=1)
-            best = np.lexsort((latency, -slowest))[0]
-            ring = rings[best]
+            rings, following = _all_rings(num)
+            slowest = bandwidth_bps.take(rings * num_regions + following).min(axis=0)
+            fastest = np.flatnonzero(slowest == slowest.max())
+            latency = latency_s[rings.T[fastest].copy(), following.T[fastest].copy()].sum(axis=1)
+            ring[:num] = rings[:, fastest[latency.argmin()]]
         else:
-            new, following = regions[num - 1], np.roll(ring, -1)
-            links_bps = matrix.bandwidth_bps[ring, following]
+            new, start, end = num - 1, ring[: num - 1], ring[1:num]
+            links_bps = bandwidth_bps[start, end]
             others_bps = np.full(num - 1, links_bps.min())  # the slowest but for the link that is cut
-            others_bps[links_bps.argmin()] = np.delete(links_bps, links_bps.argmin()).min()
-            slowest = np.minimum(matrix.bandwidth_bps[ring, new], matrix.bandwidth_bps[new, following])
+            cut = links_bps.argmin()
+            links_bps[cut] = np.inf
+            others_bps[cut] = links_bps.min()
+            slowest = np.minimum(bandwidth_bps[start, new], bandwidth_bps[new, end])
             slowest = np.minimum(slowest, others_bps)
-            latency = matrix.latency_s[ring, new] + matrix.latency_s[new, following]
-            latency = latency_s[-1] + latency - matrix.latency_s[ring, following]
-            best = np.lexsort((latency, -slowest))[0]
-            ring = np.insert(ring, best + 1, new)
-        slowest_bps.append(float(slowest[best]))
-        latency_s.append(float(latency[best]))
-    return np.array(slowest_bps), np.array(latency_s)
+            fastest = np.flatnonzero(slowest == slowest.max())
+            start, end = start[fastest], end[fastest]
+            latency = latency_s[start, new] + latency_s[new, end]
+            latency = around_s[num - 2] + latency - latency_s[start, end]
+            at = fastest[latency.argmin()] + 1
+            ring[at + 1 : num + 1] = ring[at:num].copy()
+            ring[at] = new
+        slowest_bps[num - 1], around_s[num - 1] = slowest.max(), latency.min()
+    return slowest_bps, around_s
+
+
+@cache
+def _all_rings(num: int) -> tuple[np.ndarray, np.ndarray]:
+    """All rings through so many regions from the first on, and what follows each of them, [num, (num - 1)!] each."""
+    others = np.array([*permutations(range(1, num))]).T
+    rings = np.insert(others, 0, 0, axis=0)
+    return rings, np.roll(rings, -1, axis=0)
