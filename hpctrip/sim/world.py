@@ -293,11 +293,12 @@ class World:
         that was asked is missing then, or no site could be asked, the round lasts until the deadline.
         """
         k, deadline_s = len(cohort), self.deadline_s
-        asked = np.flatnonzero(self.available(start_s)[cohort] > 0)
+        is_asked = self.available(start_s)[cohort] > 0
+        asked = slice(None) if is_asked.all() else np.flatnonzero(is_asked)
         compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
         queue_s = self.queue_s(round, start_s, cohort)
         status = np.full(k, int(Status.OUT))
-        if len(asked):
+        if is_asked.any():
             sites = cohort[asked]
             lost, extra_s = self.faults.wan(round, len(self), self.seed)
             compute_s[asked] = self.computing_s(sites, start_s, work_s, queue_s[asked])
