@@ -105,6 +105,17 @@ def test_a_shared_uplink_carries_all_of_its_region_with_the_bandwidth_of_the_mom
     assert alone_s == pytest.approx([5.8 + 1] * 2, rel=1e-12)
 
 
+def test_links_of_equal_rows_have_the_bits_of_links_without_times(tmp_path):
+    rows = "\n".join(f"{time_s},b,a,100,0.7" for time_s in range(0, 50, 10))
+    dated = dated_links(tmp_path, f"time_s,from,to,rtt_ms,bandwidth_gbps\n{rows}\n0,a,a,2,8")
+    plain = matrix(tmp_path, "b,a,100,0.7 a,a,2,8", aggregator="a").links(
+        np.zeros(1), {"region": np.array(["b"])}
+    )
+    for start_s in np.linspace(0, 45, 20):
+        taken_s = [links.transfer_s([0], start_s, GB / 3, GB).alone_s for links in (dated, plain)]
+        assert taken_s[0] == taken_s[1]
+
+
 def test_rows_in_any_order_and_equal_ones_make_the_same_links(tmp_path):
     head, *rows = DATED.splitlines()
     mixed = "\n".join([head, *rows[::-1], "15,b,a,200,4"])
