@@ -278,15 +278,20 @@ class MatrixLinks(Links):
     def all_reduce_s(self, order: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
         """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of the ring but one, twice."""
         region, matrix = self.region[order], self.series.at(clock_s)
-        is_first = np.zeros(len(order), dtype=bool)
-        is_first[np.unique(region, return_index=True)[1]] = True
+        k = np.arange(1, len(order) + 1)
+        first = np.zeros(
+            len(matrix.regions), dtype=np.int64
+        )  # k of the first site of each region; 0: it has none
+        first[region[::-1]] = k[::-1]
+        is_first = np.zeros(len(order) + 1, dtype=bool)
+        is_first[first] = True
+        is_first = is_first[1:]
         rings = self._rings(self.series.step(clock_s), tuple(region[is_first].tolist()))
         of_ring = np.cumsum(is_first) - 1
         bandwidth_bps, latency_s = (values[of_ring] for values in rings)
-        within_bps = np.where(is_first, np.inf, matrix.bandwidth_bps[region, region])
-        within_s = np.where(is_first, 0.0, matrix.latency_s[region, region])
+        within_bps = np.where(is_first, np.inf, matrix.bandwidth_bps.diagonal()[region])
+        within_s = np.where(is_first, 0.0, matrix.latency_s.diagonal()[region])
         bandwidth_bps = np.minimum(bandwidth_bps, np.minimum.accumulate(within_bps))
-        k = np.arange(1, len(order) + 1)
         return 2 * (1 - 1 / k) * (8 * num_bytes / bandwidth_bps + latency_s + np.cumsum(within_s))
 
 
@@ -298,29 +303,28 @@ def best_rings(matrix: Matrix, regions: tuple[int, ...]) -> tuple[np.ndarray, np
     Up to `MOST_EXACT` regions all rings are compared. Beyond, each region is put into the ring of those before it where
     the ring stays best, so that there may be a better one.
     """
-    num_regions, first = len(regions), regions[0]
+    num_regions = len(regions)
     bandwidth_bps, latency_s = (
         values[np.ix_(regions, regions)] for values in (matrix.bandwidth_bps, matrix.latency_s)
     )
-    slowest_bps = np.full(num_regions, np.inf)
-    around_s = np.full(num_regions, np.nan_to_num(matrix.latency_s[first, first]))
-    ring = np.zeros(num_regions + 1, dtype=np.int64)  # it ends where it begins
+    slowest_bps, around_s = np.full(num_regions, np.inf), np.full(num_regions, np.nan_to_num(latency_s[0, 0]))
+    ring, few = np.zeros(num_regions + 1, dtype=np.int64), slice(MOST_EXACT)  # a ring ends where it begins
     for num in range(2, num_regions + 1):
         if num <= MOST_EXACT:
-            rings, following = _all_rings(num)
-            slowest = bandwidth_bps.take(rings * num_regions + following).min(axis=0)
+            links = _all_rings(num, width := min(num_regions, MOST_EXACT))
+            slowest = bandwidth_bps[few, few].take(links).min(axis=0)
             fastest = np.flatnonzero(slowest == slowest.max())
-            latency = latency_s[rings.T[fastest].copy(), following.T[fastest].copy()].sum(axis=1)
-            ring[:num] = rings[:, fastest[latency.argmin()]]
+            latency = latency_s[few, few].take(links.T[fastest].copy()).sum(axis=1)
+            ring[:num] = links[:, fastest[latency.argmin()]] // width
         else:
             new, start, end = num - 1, ring[: num - 1], ring[1:num]
             links_bps = bandwidth_bps[start, end]
-            others_bps = np.full(num - 1, links_bps.min())  # the slowest but for the link that is cut
             cut = links_bps.argmin()
-            links_bps[cut] = np.inf
-            others_bps[cut] = links_bps.min()
-            slowest = np.minimum(bandwidth_bps[start, new], bandwidth_bps[new, end])
-            slowest = np.minimum(slowest, others_bps)
+            others_bps = np.partition(links_bps, 1)[:2]  # the slowest, and that but for the link that is cut
+            slowest = np.minimum(bandwidth_bps[:, new][start], bandwidth_bps[new][end])
+            without = min(slowest[cut], others_bps[1])
+            slowest = np.minimum(slowest, others_bps[0])
+            slowest[cut] = without
             fastest = np.flatnonzero(slowest == slowest.max())
             start, end = start[fastest], end[fastest]
             latency = latency_s[start, new] + latency_s[new, end]
@@ -328,13 +332,13 @@ def best_rings(matrix: Matrix, regions: tuple[int, ...]) -> tuple[np.ndarray, np
             at = fastest[latency.argmin()] + 1
             ring[at + 1 : num + 1] = ring[at:num].copy()
             ring[at] = new
-        slowest_bps[num - 1], around_s[num - 1] = slowest.max(), latency.min()
+        slowest_bps[num - 1], around_s[num - 1] = slowest[fastest[0]], latency.min()
     return slowest_bps, around_s
 
 
 @cache
-def _all_rings(num: int) -> tuple[np.ndarray, np.ndarray]:
-    """All rings through so many regions from the first on, and what follows each of them, [num, (num - 1)!] each."""
-    others = np.array([*permutations(range(1, num))]).T
-    rings = np.insert(others, 0, 0, axis=0)
-    return rings, np.roll(rings, -1, axis=0)
+def _all_rings(num: int, width: int) -> np.ndarray:
+    """The links of all rings through regions 0 to `num` - 1, [num, (num - 1)!]: number of the region from which each
+    leads, times `width`, plus that to which it leads."""
+    rings = np.array([(0, *others) for others in permutations(range(1, num))]).T
+    return np.ascontiguousarray(rings * width + np.roll(rings, -1, axis=0))
