@@ -279,9 +279,7 @@ class MatrixLinks(Links):
         """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of the ring but one, twice."""
         region, matrix = self.region[order], self.series.at(clock_s)
         k = np.arange(1, len(order) + 1)
-        first = np.zeros(
-            len(matrix.regions), dtype=np.int64
-        )  # k of the first site of each region; 0: it has none
+        first = np.zeros(len(matrix.regions), np.int64)  # k of the first site of each region; 0: none
         first[region[::-1]] = k[::-1]
         is_first = np.zeros(len(order) + 1, dtype=bool)
         is_first[first] = True
