@@ -91,6 +91,12 @@ def test_a_transfer_goes_on_with_the_bandwidth_of_the_moment(tmp_path, start_s, 
     assert several[:2] == pytest.approx([expected_s, 8.05], rel=1e-12)
 
 
+def test_rows_that_hold_both_ways_change_both(tmp_path):
+    """From 5 s on: there as in one direction, and back from 10.8 s on by 4 Gbit/s, with 0.1 s of latency."""
+    links = dated_links(tmp_path, DATED.replace("0,a,b,0,8\n", ""), symmetric=True, round_trip=True)
+    assert links.transfer_s([0], 5.0, GB, GB).alone_s == pytest.approx([5.8 + 2.1], rel=1e-12)
+
+
 def test_a_shared_uplink_carries_all_of_its_region_with_the_bandwidth_of_the_moment(tmp_path):
     """Two times 8 Gbit from 5 s on: 5 by 1 Gbit/s, 11 by 4; and back by 8 Gbit/s, which shares the time of the way."""
     one_way = dated_links(tmp_path, regions="bb", shared_uplinks=True).transfer_s(np.arange(2), 5.0, GB, GB)
