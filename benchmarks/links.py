@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpctrip.sim.matrix import MatrixNetwork
+from hpctrip.sim.network.matrix import MatrixNetwork
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 RELAY, NODE = 7000, 7001

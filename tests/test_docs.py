@@ -23,7 +23,7 @@ from hpctrip.config.component import Registry, owner_of
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.sim.link_table import read_matrix
+from hpctrip.sim.network.link_table import read_matrix
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

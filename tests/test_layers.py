@@ -227,7 +227,7 @@ def test_figures_read_results_through_the_reader_alone():
     of_record = {f"hpctrip.record.{name}" for name in ("reader", "results_file", "merge", "site_report")}
     allowed = {
         *of_record,
-        *(f"hpctrip.sim.{name}" for name in ("network", "policies", "forecast", "quantities")),
+        *(f"hpctrip.sim.{name}" for name in ("network.distance", "policies", "forecast", "quantities")),
     }
     for path in (PACKAGE / "figures").rglob("*.py"):
         used = {name for name in imports(path) if name.startswith(("hpctrip.record", "hpctrip.sim"))}

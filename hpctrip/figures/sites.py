@@ -24,7 +24,7 @@ from hpctrip.record.site_report import (
     table_of,
     unit_in,
 )
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

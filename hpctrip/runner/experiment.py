@@ -48,8 +48,8 @@ from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.matrix import MatrixNetwork
 from hpctrip.sim.network import NETWORKS
+from hpctrip.sim.network.matrix import MatrixNetwork
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler

@@ -18,8 +18,8 @@ from hpctrip.sim.arrivals import ROUNDS, SYNCHRONOUS, Buffered, Quorum, Synchron
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.matrix import MatrixNetwork
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
+from hpctrip.sim.network.matrix import MatrixNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.quantities import SPENT

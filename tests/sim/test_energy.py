@@ -18,7 +18,7 @@ from hpctrip.sim.bill import bill
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.step import State

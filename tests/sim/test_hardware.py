@@ -12,7 +12,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.sim.hardware import THROUGHPUT_MODELS, Hardware
 from hpctrip.sim.hardware.base import MEASURED_CURVES, Capped, Gpus, Linear
 from hpctrip.sim.hardware.operating_points import Clocks, Curve
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerToCost

@@ -10,8 +10,8 @@ from worlds import matrix
 
 from hpctrip.base.errors import InputError
 from hpctrip.runner.experiment import read_input
-from hpctrip.sim.link_table import Matrix
-from hpctrip.sim.matrix import MOST_EXACT, MatrixNetwork, best_rings
+from hpctrip.sim.network.link_table import Matrix
+from hpctrip.sim.network.matrix import MOST_EXACT, MatrixNetwork, best_rings
 
 ROWS = "a,a,2,8 a,b,100,4 b,a,60,2 b,b,0,1"
 """Links within and between two regions, which differ by direction."""

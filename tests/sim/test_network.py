@@ -9,7 +9,8 @@ from worlds import links, matrix
 from worlds import world as build_world
 
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.network import NETWORKS, DistanceNetwork, Links, Network
+from hpctrip.sim.network import NETWORKS, Links, Network
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 

@@ -14,7 +14,7 @@ from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.objectives import OBJECTIVES, own_spending
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.policies import POLICIES, SiteView
 from hpctrip.sim.policies.count import DynamicCount
 from hpctrip.sim.policies.powertrip import PowerToCost, PowerTrip

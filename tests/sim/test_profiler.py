@@ -6,7 +6,7 @@ from worlds import Steps, sites_at
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 

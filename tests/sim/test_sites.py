@@ -10,7 +10,7 @@ from hpctrip.base.units import MILE_M
 from hpctrip.sim import plausible
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.power.traces import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
 

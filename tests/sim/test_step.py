@@ -12,7 +12,7 @@ from worlds import world as build_world
 
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies import POLICIES, Decision
 from hpctrip.sim.power import POWER_MODELS

@@ -19,7 +19,7 @@ from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.objectives import own_spending
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler

@@ -9,8 +9,8 @@ from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.matrix import MatrixNetwork
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
+from hpctrip.sim.network.matrix import MatrixNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.sites import SITES

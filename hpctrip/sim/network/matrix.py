@@ -24,8 +24,8 @@ from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
 from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.faults import Faults
-from hpctrip.sim.link_table import Matrix, MatrixSeries, read_matrix
-from hpctrip.sim.network import NETWORKS, Links, Network, Transfers
+from hpctrip.sim.network.base import NETWORKS, Links, Network, Transfers
+from hpctrip.sim.network.link_table import Matrix, MatrixSeries, read_matrix
 from hpctrip.sim.sites import Sites, numbered
 from hpctrip.sim.times import Moment, TimeZone, moment_us
 from hpctrip.sim.timing import MOST_STEPS
