@@ -46,6 +46,7 @@ FORBIDDEN = {  # what each package must not import from outside
 }
 BY_NAME = {  # {file: the modules of higher layers that it imports by name}
     "figures/__init__.py": {"hpctrip.cluster.figures"},
+    "record/event_report.py": {"hpctrip.cluster.site_power"},
     "record/results_file.py": {"hpctrip.cluster.results"},
     "record/reader.py": {"hpctrip.runner.replay"},
     "runner/experiment.py": {"hpctrip.cluster.site_power"},

@@ -72,7 +72,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
         "meters": run.meta["meters"],
-        "events": by_event(run) if "availability" in run.input else [],
+        "events": by_event(run),
         "not_recorded": [
             f"{name}/{c}"
             for name, frame in run.tables.items()
