@@ -133,6 +133,10 @@ def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
     assert sum(site["idle_s"] for site in sites) == pytest.approx(idle_s)
     assert sum(site["energy_kwh"] for site in sites) == pytest.approx(run.rounds["energy_j"].sum() / 3.6e6)
     assert sum(site["queued_s"] for site in sites) > 0
+    held_s = [site["provisioned_s"] for site in sites]
+    assert sum(held_s) > idle_s + sum(site["computing_s"] for site in sites)
+    shown = sum(site["utilisation"] * s for site, s in zip(sites, held_s, strict=True)) / sum(held_s)
+    assert f"utilisation {shown:.0%} of the sites" in " ".join(hpctrip("show", run.path).out.split())
     assert sum(site["rounds_in_cohort"] for site in sites) == len(
         run.flying.drop_duplicates(["round", "site"])
     )
