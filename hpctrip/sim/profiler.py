@@ -80,6 +80,7 @@ class Profiler(Component):
             work_s=work_s,
             update_bytes=world.update_bytes,
             available_s=world.available_s(clock_s),
+            pauses_s=() if forecast.knows_events else world.pauses_s(clock_s),
             queue_s=history.expected_queue_s(len(world)) if world.has_queues else np.float64(0),
             link_s=transfers.link_s,
             region=transfers.region,

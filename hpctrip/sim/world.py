@@ -214,6 +214,13 @@ class World:
         falls_s = [part.falls_s(clock_s) for part in self.availability]
         return np.min([np.full(len(self), np.inf), *falls_s], axis=0) - clock_s
 
+    def pauses_s(self, clock_s: float) -> np.ndarray:
+        """Seconds until the work of each site stands still and goes on again, as far as that has been announced, in
+        the order in which it stands still, [pauses, 2, N]."""
+        pauses = [pause for part in self.availability for pause in part.pauses_s(clock_s)]
+        listed = np.array(pauses).reshape(-1, 2, len(self)) - clock_s
+        return np.take_along_axis(listed, listed[:, :1].argsort(axis=0), axis=0)
+
     def announced(self, clock_s: float, span_s: float) -> np.ndarray:
         """The mean share that announced events leave of the sites' power over so many seconds, relative to what they
         leave now, [N]; 1 where they leave nothing now, so that nothing is known."""
