@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import Signal, spans
+from hpctrip.base.series import Signal, remembered, spans
 from hpctrip.base.units import Seconds
 from hpctrip.sim.availability.base import AVAILABILITY, Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.rounds import History, RoundRow, Status
@@ -76,7 +76,7 @@ class Window(AvailabilityModel):
             zone, ends_s = signal.zone, signal.until_s
             series = [self._opening(values, ends_s == np.inf) for values in signal.series]
             zones = replace(signal, series=series, zone=np.arange(len(series)))
-            opening = Opening(lambda clock_s: zones.at(clock_s) > 0, zones.next_change_s)
+            opening = Opening(lambda clock_s: zones.at(clock_s) > 0, remembered(zones.next_change_s))
         looked_at = islice(spans(0.0, opening.next_change_s), _MOST_LOOKED_AT)
         looked_at = takewhile(lambda span: span[0] < min(ends_s, LONGEST_ROUND_S), looked_at)
         if not any(opening.at(at_s)[zone].any() for _, _, at_s in looked_at):
