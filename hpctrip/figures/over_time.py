@@ -222,7 +222,11 @@ def events(runs: Sequence[Run]) -> Drawing:
         }
         place.axes.plot(hours, means["all"], linewidth=0.6, **place.look)
         place.axes.plot(hours, means["concerned"], label=place.name, **place.look)
-        shade_events(place.axes, of_run[group.runs[0].path])
+        for event in of_run[group.runs[0].path]:
+            span_h, announced_h = (event.start_s / HOUR_S, event.end_s / HOUR_S), event.announced_s / HOUR_S
+            place.axes.axvspan(*span_h, color=style.FAINT, alpha=0.5, linewidth=0)
+            if 0 <= announced_h < span_h[0]:
+                place.axes.axvline(announced_h, color=style.QUIET, linestyle=":", linewidth=0.8)
         rows.append((group.label, str(len(group.runs)), *(f"{means[who].mean():.3g}" for who in means)))
         columns = {"label": group.label, "hours": hours, **{f"{who}_kw": of for who, of in means.items()}}
         tables.append(pd.DataFrame(columns))
@@ -243,14 +247,6 @@ def edges_of(run: Run, events: Sequence[Event]) -> np.ndarray:
         begin_s = max(begin_s, min(event.start_s for event in events) - max(lengths_s))
         end_s = min(end_s, max(event.end_s for event in events) + max(lengths_s))
     return np.linspace(begin_s, end_s, STEPS + 1)
-
-
-def shade_events(axes: Axes, events: Sequence[Event]) -> None:
-    """Shade the times of events, and mark those at which they are announced."""
-    for event in events:
-        axes.axvspan(event.start_s / HOUR_S, event.end_s / HOUR_S, color=style.FAINT, alpha=0.5, linewidth=0)
-        if 0 <= event.announced_s < event.start_s:
-            axes.axvline(event.announced_s / HOUR_S, color=style.QUIET, linestyle=":", linewidth=0.8)
 
 
 def panels_of(

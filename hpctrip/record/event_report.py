@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -41,6 +40,8 @@ class Event(NamedTuple):
 
     table: str
     """Name of the table below [availability]."""
+    part: Availability
+    """All events of the table, as a part of the run's world."""
     sites: np.ndarray
     """[n]."""
     start_s: float
@@ -71,9 +72,7 @@ def world_of(run: Run) -> World | None:
     has changed, or a plug-in is missing."""
     if not run.input.get("availability"):
         return None
-    import_module(
-        "hpctrip.cluster.site_power"
-    )  # registers a power model; by name, as it is of a higher layer
+    import_module("hpctrip.cluster.site_power")  # registers a power model of a higher layer
     try:
         tables = validate(run.input, _WorldInput)
         files = [file.source() for file in named_files(tables)]
@@ -86,34 +85,16 @@ def world_of(run: Run) -> World | None:
 
 
 def events_of(run: Run, world: World) -> list[Event]:
-    """The events of a run, in the order of tables and rows, those that are alike but for their sites in one."""
-    last_s = run.rounds["clock_s"].max()
-    return [
-        Event(
-            name,
-            np.unique(np.concatenate([part.sites_of(at) for at in np.flatnonzero(alike == number)])),
-            *times.tolist(),
-        )
-        for name, part in _listed(run, world)
-        for number, times, alike in _alike(part)
-        if times[0] < last_s
-    ]
-
-
-def _listed(run: Run, world: World) -> Iterator[tuple[str, ListedEvents]]:
-    """(table, events) of the availability of a run's world."""
-    names = sorted(run.input["availability"])  # as `World.build` has them, after the outages of [faults]
+    """The events that began in a run, those of a table that are alike but for their sites in one."""
+    names, events = sorted(run.input["availability"]), []  # as `World.build` has them, after [faults]
     for name, part in zip(names, world.availability[-len(names) :], strict=True):
         if isinstance(part, ListedEvents):
-            yield name, part
-
-
-def _alike(part: ListedEvents) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """(number, its start, end, announcement and depth, the number of each listed event) of events that are alike."""
-    columns = np.stack([part.start_s, part.end_s, part.announced_s, part.depth], axis=1)
-    unique, first, alike = np.unique(columns, axis=0, return_index=True, return_inverse=True)
-    for number in np.argsort(first):
-        yield number, unique[number], alike.reshape(-1)
+            columns = np.stack([part.start_s, part.end_s, part.announced_s, part.depth], axis=1)
+            for values in np.unique(columns, axis=0):
+                alike = np.flatnonzero((columns == values).all(axis=1))
+                sites = np.unique(np.concatenate([part.sites_of(at) for at in alike]))
+                events.append(Event(name, part, sites, *values.tolist()))
+    return [event for event in events if event.start_s < run.rounds["clock_s"].max()]
 
 
 def by_event(run: Run) -> list[dict[str, Any]]:
@@ -124,14 +105,12 @@ def by_event(run: Run) -> list[dict[str, Any]]:
     if run.rounds.empty or (world := world_of(run)) is None:
         return []
     whole = open_run(run.path) if run.cohorts.empty else run  # `show` reads without them
-    rows, parts = whole.history().rows, dict(_listed(run, world))
-    events = events_of(run, world)
+    events, history = events_of(run, world), History()
     sums = np.zeros((len(events), 3))
-    history = History()
-    for row in rows:
+    for row in whole.history().rows:
         for event, own in zip(events, sums, strict=True):
             if row.clock_start_s < event.end_s and row.clock_s > event.start_s:
-                own += _in_event(event, parts[event.table], world.after(history), row)
+                own += _in_event(event, world.after(history), row)
         history = history.appended(row)
     return [
         {
@@ -144,9 +123,9 @@ def by_event(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _in_event(event: Event, part: ListedEvents, world: World, row: RoundRow) -> np.ndarray:
-    """energy_j, without_j and lost_s of `by_event` in one round, [3]; `part` of the world has the event."""
-    others = (Availability(len(world)) if each is part else each for each in world.availability)
+def _in_event(event: Event, world: World, row: RoundRow) -> np.ndarray:
+    """energy_j, without_j and lost_s of `by_event` in one round of this world, [3]."""
+    others = (Availability(len(world)) if each is event.part else each for each in world.availability)
     start_s, end_s = max(row.clock_start_s, event.start_s), min(row.clock_s, event.end_s)
     times = replace(RoundTimes.recorded(row), start_s=start_s, makespan_s=end_s - start_s)
     flights = times.flights

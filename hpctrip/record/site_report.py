@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hpctrip.base.frames import pd
@@ -48,7 +46,7 @@ def by_site(run: Run) -> pd.DataFrame:
     columns["provisioned_s"] = sum(
         columns[seconds_of(name)] for name in ("computing", "sending", "given up", *waits)
     )
-    columns["utilisation"] = _share(columns["computing_s"], columns["provisioned_s"])
+    columns["utilisation"] = pd.Series(columns["computing_s"]) / columns["provisioned_s"]
     for quantity in QUANTITIES:
         if (spent := cohorts[quantity.column]).notna().any():
             columns[quantity.total] = total(cohorts["site"], spent) / quantity.total_unit
@@ -57,11 +55,7 @@ def by_site(run: Run) -> pd.DataFrame:
 
 def utilisation(report: pd.DataFrame) -> float:
     """Share of the time for which all sites were held in which they computed, from `by_site`; NaN where none was."""
-    return float(_share(report["computing_s"].sum(), report["provisioned_s"].sum()))
-
-
-def _share(part: Any, whole: Any) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=np.asarray(whole) > 0)
+    return float(report["computing_s"].sum() / (report["provisioned_s"].sum() or np.nan))
 
 
 def seconds_of(doing: str) -> str:

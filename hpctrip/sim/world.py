@@ -3,6 +3,7 @@ view. Shapes: N sites, k sites of a cohort, n of some sites."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -30,9 +31,6 @@ from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement, Sites, numbered
 from hpctrip.sim.times import utc
 from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing, checked_length_s
-
-_MOST_STEPS_KEPT = 16
-"""Steps of the supply whose values are kept: flights that start one after another ask for the same."""
 
 
 class WorldInput(Protocol):
@@ -80,9 +78,7 @@ class World:
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
     overlap: float = 0.0
     """Share of its computing during which a site does not wait for the transfer of the round before."""
-    _supplied: list[tuple[PowerSupply, float, float, np.ndarray]] = field(
-        default_factory=list, repr=False, compare=False
-    )
+    _supplied: deque = field(default_factory=lambda: deque(maxlen=16), repr=False, compare=False)
     """The last answers of `supplied`, each true from a time until the supply changes: only saved work."""
 
     @classmethod
@@ -193,7 +189,7 @@ class World:
         place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
         power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
         until_s = min(self.supply.next_change_s(clock_s), self.supply.ends_s)
-        self._supplied[:] = [*self._supplied[1 - _MOST_STEPS_KEPT :], (self.supply, clock_s, until_s, power)]
+        self._supplied.append((self.supply, clock_s, until_s, power))
         return power
 
     def power_fraction(self, clock_s: float) -> np.ndarray:

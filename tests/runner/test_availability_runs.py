@@ -14,7 +14,7 @@ from hpctrip.plan.plan import first_rounds
 from hpctrip.ranks.base import Ranks
 from hpctrip.record import event_report
 from hpctrip.record.diff import diff
-from hpctrip.record.event_report import Event, by_event, mean_draw_w, sentence
+from hpctrip.record.event_report import Event, by_event, events_of, mean_draw_w, sentence
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
@@ -145,8 +145,9 @@ def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
 def test_an_event_as_long_as_the_run_has_its_energy_in_report_and_picture(coming, monkeypatch):
     """Of other sites and hours they are parts of the same integrals."""
     run, _ = coming
-    event = Event("grid", np.arange(6), 0.0, np.inf, 0.0, 0.25)
-    monkeypatch.setattr(event_report, "events_of", lambda run, world: [event])
+    found, event = events_of, Event("grid", None, np.arange(6), 0.0, np.inf, 0.0, 0.25)
+    as_long = lambda run, world: [event._replace(part=found(run, world)[0].part)]  # noqa: E731
+    monkeypatch.setattr(event_report, "events_of", as_long)
     (reported,) = by_event(run)
     total_j, end_s = run.rounds["energy_j"].sum(), run.rounds["clock_s"].iloc[-1]
     assert reported["energy_j"] == pytest.approx(total_j, rel=1e-9) and reported["lost_s"] > 0
