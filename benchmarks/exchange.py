@@ -163,7 +163,7 @@ def seconds(comm: MPI.Comm, call: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def reductions(ranks: MpiRanks, num_params: int = 1_690_046, repeats: int = 5) -> dict[str, float]:
+def reductions(ranks: MpiRanks, repeats: int, num_params: int = 1_690_046) -> dict[str, float]:
     """Milliseconds to add one update to a rank's sum and to sum these over the ranks, as the program does it (int64,
     order-free) and by MPI in one call with plain numbers."""
     delta = torch.zeros(num_params)
@@ -216,7 +216,7 @@ def main() -> None:
         size = arguments.rounds, num_params, plan_bytes
         contenders = ours, bare(comm, *size), transport(ranks, *size)
         times = [[seconds(comm, call) for call in contenders] for _ in range(arguments.turns)]
-    by_kind, share = reductions(ranks), waiting(ranks)
+    by_kind, share = reductions(ranks, arguments.turns), waiting(ranks)
     if not ranks.is_aggregator:
         return
     ours_ms, bare_ms, transport_ms = (

@@ -2,6 +2,7 @@
 
     python -m hpctrip study paper --small
     python postprocess/claims.py results/studies
+    python postprocess/claims.py results/studies --only "Fig 9"
 
 The ordering (who is faster, whether it grows) and the magnitude (our number against the paper's) are judged separately.
 Writes claims.md, with the studies' figures in claims/ beside it. Claims about studies that were not run are listed as
@@ -32,7 +33,8 @@ def write_page(findings: page.Findings, studies: Sequence[Study], folder: Path, 
     for study in studies:
         for name, picture in study.pictures.items():
             replace_file(folder / page.PICTURES / name, read_file(picture))
-    return [*page.lines_of(findings), f"page: {folder / 'claims.md'}"]
+    summary = page.summary(findings).replace("*", "")
+    return [*page.lines_of(findings), summary, f"page: {folder / 'claims.md'}"]
 
 
 def write_readings(study: Study, axis: str, of: str) -> list[str]:
@@ -52,6 +54,9 @@ def write_readings(study: Study, axis: str, of: str) -> list[str]:
     "--preface", metavar="FILE.md", help="Markdown text to put under the title, or an earlier page with one."
 )
 @click.option(
+    "--only", metavar="TEXT", help="Print the claims about a figure or study, or with this text; no page."
+)
+@click.option(
     "--readings", "axis", metavar="AXIS", help="Check the claims for every label of this axis of one study."
 )
 @click.option(
@@ -63,20 +68,29 @@ def write_readings(study: Study, axis: str, of: str) -> list[str]:
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(
-    folders: tuple[str, ...], to: str | None, preface: str | None, axis: str | None, of: str, form: str
+    folders: tuple[str, ...],
+    to: str | None,
+    preface: str | None,
+    only: str | None,
+    axis: str | None,
+    of: str,
+    form: str,
 ) -> None:
     """Check, write, and print."""
     studies = read_studies(folders)
     target = Path(to or studies[0].folder)
     check_folder(target)
     if axis is not None:
-        lines = [line for study in studies for line in write_readings(study, axis, of)]
-    else:
-        text = page.preface_of(read_text(preface)) if preface else ""
-        findings = page.check_claims(studies)
-        lines = write_page(findings, studies, target, text)
-        lines = [json_text(page.rows_of(findings))] if form == "json" else [printable(x, 1000) for x in lines]
-    click.echo("\n".join(lines))
+        click.echo("\n".join(line for study in studies for line in write_readings(study, axis, of)))
+        return
+    text = page.preface_of(read_text(preface)) if preface else ""
+    findings = page.check_claims(studies)
+    chosen = findings if only is None else page.matching(findings, only)
+    lines = page.lines_of(chosen) if only else write_page(findings, studies, target, text)
+    if form == "json":  # what holds among all claims, not among the chosen ones
+        rows = zip(findings, page.rows_of(findings), strict=True)
+        lines = [json_text([row for each, row in rows if each in chosen])]
+    click.echo("\n".join(line if form == "json" else printable(line, 1000) for line in lines))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ one of them takes its node down.
 from __future__ import annotations
 
 import functools
+import itertools
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> SideBySide | None
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Among several processes, files that wait begin first."""
+    """Among several processes, files that wait take turns with files that compute, from the first on: so the cores are
+    busy at all times, and what waits for longest does not come last."""
     if not hasattr(config, "workerinput"):
         return
-    order = [*WAITING, ""]
-    items.sort(key=lambda item: order.index(waiting(config.rootpath, item.nodeid.partition("::")[0])))
+    files = list(dict.fromkeys(_file(item) for item in items))
+    marks = {file: waiting(config.rootpath, file) for file in files}
+    wait = sorted(filter(marks.get, files), key=lambda file: WAITING.index(marks[file]))
+    compute = [file for file in files if not marks[file]]
+    turns = [
+        *itertools.chain(*zip(wait, compute, strict=False)),
+        *compute[len(wait) :],
+        *wait[len(compute) :],
+    ]
+    items.sort(key=lambda item: turns.index(_file(item)))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]

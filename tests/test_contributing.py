@@ -13,13 +13,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECIPES = re.findall(
-    r'^```python title="(.+?)"\n(.*?)^```', (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
+    r'^```(?:python|text) title="(.+?)"\n(.*?)^```',
+    (ROOT / "CONTRIBUTING.md").read_text(),
+    re.MULTILINE | re.DOTALL,
 )
 CONTRACTS = {
     "tests/sim/test_policies.py": "nearest",
     "tests/sim/test_power.py": "ramp",
     "tests/sim/test_network.py": "every_kind and uniform",
     "tests/figures/test_plot.py": "never_evaluated and arrivals",
+    "tests/test_layers.py": "(stay_small or lower_layer) and (sim or figures)",
+    "tests/config/test_new_keys.py": "every_new_key",
 }
 """{file of contract tests: what chooses those of the new component}."""
 
@@ -32,7 +36,11 @@ def tree(tmp_path_factory):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tree)
     for name, text in RECIPES:
-        with (tree / "hpctrip" / name).open("a") as file:
+        path = tree / (name if name.startswith("tests") else f"hpctrip/{name}")
+        if path.suffix == ".txt":
+            path.write_text("\n".join(sorted((path.read_text() + text).split())))
+            continue
+        with path.open("a") as file:
             file.write(f"\n\n{text}" if file.tell() else text)
     return tree
 
@@ -47,7 +55,7 @@ def python(tree, *words):
 
 
 def test_what_is_added_by_the_recipes_is_run_and_drawn(tree):
-    assert len(RECIPES) == 4
+    assert len(RECIPES) == 5
     kinds = (
         "policy={kind='nearest',k=3}",
         "power.kind=ramp",

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from hpctrip.base.text import printable, screenful
@@ -99,8 +100,8 @@ PLUGIN_MODULE = "hpctrip_plugin_"
 
 EXIT_CODES = {
     0: "done",
-    HpctripError.exit_code: "failed; for diff: the runs differ",
-    InputError.exit_code: "bad input, one line per error; for verify: a file is wrong",
+    HpctripError.exit_code: "failed; for diff: the runs differ; for verify: a file could not be replayed",
+    InputError.exit_code: "bad input, one line per error; an error in a plug-in; for verify: a file is wrong",
     DivergedError.exit_code: "training diverged",
     FAULT_EXIT_CODE: "a bug in hpctrip, with a traceback: please report it",
     InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` continues",
@@ -115,14 +116,30 @@ def blame(error: BaseException) -> tuple[str, int]:
     comes from the plug-in that was running, or else is a fault of hpctrip."""
     if isinstance(error, HpctripError):
         return str(error), error.exit_code
-    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
-        if frame.f_globals.get("__name__", "").startswith(PLUGIN_MODULE):
-            code = frame.f_code
-            return (
-                f"{code.co_filename}, line {line}, in {code.co_qualname}: {cause(error)}",
-                HpctripError.exit_code,
-            )
+    if own := _of_plugins(error):
+        code, line = own[-1][0].f_code, own[-1][1]
+        return f"{code.co_filename}, line {line}, in {code.co_qualname}: {cause(error)}", InputError.exit_code
     return REPORT_FAULT, FAULT_EXIT_CODE
+
+
+def full_report(error: BaseException) -> str:
+    """The traceback of an exception and the last line of its report (`blame`). If a plug-in raised it, only the lines
+    of plug-ins are in the traceback."""
+    if own := _of_plugins(error):
+        frames = traceback.StackSummary.extract(iter(own)).format()
+        trace = "".join(["Traceback of the plug-in (most recent call last):\n", *frames])
+    else:
+        trace = "".join(traceback.format_exception(error))
+    return f"{trace}hpctrip: {blame(error)[0]}"
+
+
+def _of_plugins(error: BaseException) -> list[tuple[FrameType, int]]:
+    """The frames of the traceback that are code of plug-ins, with their lines."""
+    return [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").startswith(PLUGIN_MODULE)
+    ]
 
 
 @contextmanager

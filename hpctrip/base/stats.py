@@ -159,10 +159,12 @@ class Estimate:
         return "slower" if slower else "faster"
 
     def text(self, form: str = "{:.3g}") -> str:
-        """`0.62 (0.55 to 0.7)`, or the bound: `at least 1.5`, `unknown`; `-` where there is no seed."""
+        """`0.62 (0.55 to 0.7)`, or the bound: `at least 1.5`, `unknown`; `-` where there is no seed. An interval that
+        `Times.mean` has cut says so: `2 (cut at 0, to 4.5)`."""
         if math.isnan(self.value):
             return self.bound or "-"
-        spread = "" if math.isnan(self.low) else f" ({form.format(self.low)} to {form.format(self.high)})"
+        low = "cut at 0," if self.low == 0 < self.value else form.format(self.low)
+        spread = "" if math.isnan(self.low) else f" ({low} to {form.format(self.high)})"
         return f"{self.bound} {form.format(self.value)}{spread}".strip()
 
 

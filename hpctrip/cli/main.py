@@ -8,14 +8,13 @@ import gc
 import os
 import sys
 import threading
-import traceback
 from typing import NoReturn
 
 import click
 
 import hpctrip
 from hpctrip.base import process
-from hpctrip.base.errors import HpctripError, blame
+from hpctrip.base.errors import HpctripError, blame, full_report
 from hpctrip.base.io import BestEffortStream, checked_output
 from hpctrip.base.process import launched_rank
 from hpctrip.base.text import printable
@@ -69,7 +68,7 @@ def main() -> NoReturn:
 
 def run_command() -> int:
     """Run the command line; returns the exit code. An error that hpctrip or click reports becomes one clear text on
-    rank 0; any other exception is a fault of hpctrip or of a plug-in, and shows its traceback."""
+    rank 0; any other exception is a fault of hpctrip, or of a plug-in, and shows a traceback."""
     messages = BestEffortStream(sys.stderr)
     try:
         rank = launched_rank()
@@ -93,10 +92,8 @@ def run_command() -> int:
             print(f"hpctrip: {printable(line, 2000)}", file=messages)
         return error.exit_code
     except Exception as error:
-        traceback.print_exc(file=messages)
-        text, code = blame(error)
-        print(f"hpctrip: {text}", file=messages)
-        return code
+        print(full_report(error), file=messages)
+        return blame(error)[1]
 
 
 def end_process(code: int) -> NoReturn:

@@ -120,7 +120,7 @@ def export(
 def verify(
     paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...], as_json: bool
 ) -> None:
-    """Verify results files by replay. Exit code 2 if one is wrong.
+    """Verify results files by replay. Exit code 0: verified, 1: one could not be replayed, 2: one is wrong.
 
     Checks each file for consistency (schema, checksums, clock arithmetic), then replays its simulation from the
     recorded input: world, views, cohorts, arrivals, clock. A cluster is simulated again completely. --data tells where
@@ -145,6 +145,8 @@ def verify(
         click.echo(json_text({"files": [report.values() for report in reports]}))
     if faults := [fault for report in reports for fault in report.faults]:
         raise InputError(faults=faults)
+    if any(report.not_replayed for report in reports):
+        raise click.exceptions.Exit(1)
 
 
 @click.command()

@@ -107,9 +107,8 @@ class Overlap(Component):
         if e.accounts.site_budgets:
             yield Fault("accounts", f"{together}, also one that has spent its budget", "leave site_max_* out")
         if e.timing.compute == "measured":
-            yield Fault(
-                "timing.compute = 'measured'", "is not known when a transfer begins", 'use "modelled"'
-            )
+            problem = "[overlap] needs the time of a step before it is run"
+            yield Fault("timing.compute = 'measured'", problem, 'use "modelled"')
         if not self.keeps_replicas:
             return
         if num_sites > MOST_SITES:

@@ -94,6 +94,21 @@ class Plan:
         values = [row[name] for row in self.first_rounds]
         return float(sum(values) + max(0, num_rounds - len(values)) * values[-1])
 
+    @cached_property
+    def end(self) -> tuple[int, str]:
+        """The number of rounds after which a stop rule ends the run if its target does not, and that rule; rounds
+        beyond the planned ones count as the last one."""
+        stop, num_planned = self.aggregator.experiment.stop, len(self.rounds)
+        limits = [("num_samples", stop.max_samples, f"max_samples = {stop.max_samples}")]
+        limits += [("makespan_s", stop.max_clock_s, f"max_clock_s = {stop.max_clock_s or 0:g}")]
+        limits += [(budget.quantity.column, budget.amount, str(budget)) for budget in stop.budgets]
+        ends = [(stop.max_rounds, f"max_rounds = {stop.max_rounds}")]
+        for column, limit, rule in limits:
+            spent = [getattr(planned.row, column) for planned in self.rounds]
+            if limit is not None and spent[-1] > 0:
+                ends.append((num_planned + max(0, math.ceil((limit - sum(spent)) / spent[-1])), rule))
+        return min(ends)
+
     def exchange(self, assignment: Assignment) -> dict[str, int]:
         """Bytes that a round sends over the link of a rank: up, the int64 sum of the updates with its counters; down,
         the float32 model; the int64 counters of the evaluation; the message with the assignment."""

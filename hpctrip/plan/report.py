@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpctrip.base.text import aligned, duration, labelled, printable, size_text
@@ -31,6 +31,8 @@ def report(plan: Plan) -> list[str]:
     e, host, memory = aggregator.experiment, aggregator.host, plan.memory
     last = rounds[-1].assignment
     exchange = plan.exchange(last)
+    num_rounds, rule = plan.end
+    end = rule if rule.startswith("max_rounds") else f"{rule} ({num_rounds} rounds)"
     ranks, written, speed_known = host.ranks, plan.written_bytes, math.isfinite(speed.train_per_s)
     facts = {
         "scenario": f"{e.name}, seed {e.seed}: policy {e.policy.kind} over {host.num_sites} sites",
@@ -52,11 +54,11 @@ def report(plan: Plan) -> list[str]:
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
-        f"{duration(plan.total('wall_s', e.stop.max_rounds))} for max_rounds = {e.stop.max_rounds}"
+        f"{duration(plan.total('wall_s', num_rounds))} for {end}"
         if speed_known
         else "unknown",
         "simulated": f"{_simulated(plan, len(rounds))} for {len(rounds)} rounds; "
-        f"{_simulated(plan, e.stop.max_rounds)} for max_rounds = {e.stop.max_rounds}",
+        f"{_simulated(plan, num_rounds)} for {end}",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
         + (
             f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size_text(written['checkpoint'])} each; "
@@ -138,6 +140,7 @@ def values(plan: Plan) -> dict[str, Any]:
         "train_samples_per_s": speed.train_per_s,
         "evaluate_samples_per_s": speed.evaluate_per_s,
         "max_rounds": e.stop.max_rounds,
+        "end": {"rounds": plan.end[0], "rule": plan.end[1]},
         "wall_s": float(plan.wall_s.sum()),
         **{f"max_rounds_{name}": plan.total(name, e.stop.max_rounds) for name in ("wall_s", *SIMULATED)},
         "written_bytes": plan.written_bytes,
@@ -184,16 +187,7 @@ def warnings(plan: Plan) -> list[str]:
             f"{small} of {len(sizes)} shards have fewer samples (minimum {sizes.min()}) than one batch of "
             f"{host.work.batch_size}"
         )
-    target, chance = e.stop.target_accuracy, 1 / host.task.num_classes
-    if target is None:
-        lines.append(f"no target accuracy: the run ends after max_rounds = {e.stop.max_rounds} at the latest")
-    elif target <= 2 * chance:
-        lines.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
-    seen = host.task.test.labels.size
-    if seen < 1000:
-        lines.append(
-            f"accuracy is measured on {seen} predictions: its resolution is {1 / seen:.2g}, its noise is larger"
-        )
+    lines += _about_the_target(plan)
     lines += plausible.warnings(world)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
@@ -208,3 +202,18 @@ def warnings(plan: Plan) -> list[str]:
     if world.supply.synthetic:
         lines.append(f"the power is synthetic: power.kind = {e.power.kind!r}")
     return lines
+
+
+def _about_the_target(plan: Plan) -> Iterator[str]:
+    """What is remarkable about the target accuracy, its deadline and how it is measured."""
+    e, task = plan.aggregator.experiment, plan.aggregator.host.task
+    target, chance = e.stop.target_accuracy, 1 / task.num_classes
+    if target is None:
+        yield f"no target accuracy: the run ends after {plan.end[1]} at the latest"
+    elif target <= 2 * chance:
+        yield f"target accuracy {target:g} is near chance ({chance:.3g})"
+    if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
+        yield f"the run may end {late_s / HOUR_S:.3g} h after its deadline of {e.deadline_s / HOUR_S:.3g} h"
+    seen = task.test.labels.size
+    if seen < 1000:
+        yield f"accuracy is measured on {seen} predictions: its resolution is {1 / seen:.2g}, its noise is larger"

@@ -7,7 +7,6 @@ import pickle
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 
 from hpctrip.base import process
-from hpctrip.base.errors import HpctripError, InputError, blame
+from hpctrip.base.errors import HpctripError, InputError, blame, full_report
 from hpctrip.ranks.base import EndedByAggregator, Phase, Ranks, hostname
 from hpctrip.ranks.node import Node
 
@@ -225,11 +224,10 @@ def wait(request: MPI.Request, phase: Phase) -> None:
 
 
 def _report(error: BaseException, rank: int) -> str:
-    """Message before this rank ends the job: the lines of a HpctripError, or the traceback of another error."""
+    """Message before this rank ends the job: the lines of a HpctripError, or else its full report."""
     who = f"hpctrip: rank {rank} on {hostname()}"
     if isinstance(error, HpctripError):
         return "\n".join(f"{who}: {line}" for line in str(error).splitlines())
     if isinstance(error, KeyboardInterrupt):
         return f"{who}: interrupted, ends the job at once"
-    trace = "".join(traceback.format_exception(error))
-    return f"{who} failed and ends the job\n{trace}hpctrip: {blame(error)[0]}"
+    return f"{who} failed and ends the job\n{full_report(error)}"

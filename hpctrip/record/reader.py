@@ -241,6 +241,14 @@ def stored_columns(group: h5py.Group) -> Iterator[tuple[str, Column]]:
         yield name, Column(_values(dataset), unit, doc)
 
 
+class Shared(dict[str, str]):
+    """A dictionary of a frame's `attrs` that all its columns and copies share. Pandas copies `attrs` deeply with each
+    column that it hands out, which would take longer than most that is done with the column."""
+
+    def __deepcopy__(self, memo: object) -> Shared:
+        return self
+
+
 def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Read the columns of a group as a frame, with `attrs` as documented at `ResultsFile`. `expected` describes columns
     as in `Format.tables`. Raises ValueError where the columns do not match the checksum of the group."""
@@ -255,8 +263,8 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
         default = np.full(len(frame), value, dtype=spec["dtype"])
         table[name] = Column(default, spec["unit"], spec["doc"])
         frame[name] = default
-    frame.attrs["units"] = {name: column.unit for name, column in table.items()}
-    frame.attrs["descriptions"] = {name: column.doc for name, column in table.items()}
+    frame.attrs["units"] = Shared((name, column.unit) for name, column in table.items())
+    frame.attrs["descriptions"] = Shared((name, column.doc) for name, column in table.items())
     frame.attrs["added"] = list(later)
     return frame
 

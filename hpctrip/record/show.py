@@ -42,8 +42,8 @@ _AS_RECORDED = (
 
 MOST_EVENTS = 10
 """Events of [availability] that are shown; `--format json` has all."""
-DEADLINE = "policy.objective.deadline_s"
-"""The input key of the time by which the target accuracy is to be reached."""
+DEADLINES = ("stop.deadline_s", "policy.objective.deadline_s")
+"""The input keys of the time by which the target accuracy is to be reached; the first that is given counts."""
 
 
 @singledispatch
@@ -66,7 +66,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         **{f"{name}_path": str(run.setting(f"{name}.path", None) or "") for name in ("sites", "power")},
         **round_facts(run.rounds),
         "time_to_accuracy_s": reached_s,
-        "deadline_s": float(run.setting(DEADLINE, None) or math.nan),
+        "deadline_s": float(next(filter(None, (run.setting(key, None) for key in DEADLINES)), math.nan)),
         "time_to_accuracy_round": math.nan
         if math.isnan(reached_s)
         else (clock_s < reached_s).sum().item() + 1,
@@ -291,7 +291,7 @@ def _target(facts: Facts) -> dict[str, str]:
 
 
 def deadline(facts: Facts) -> dict[str, str]:
-    """Whether the target was reached by the objective's deadline, as {label: text}, from the facts deadline_s,
+    """Whether the target was reached by the deadline, as {label: text}, from the facts deadline_s,
     time_to_accuracy_s, clock_s and status. Empty where there is none."""
     asked_s, reached_s = facts["deadline_s"], facts["time_to_accuracy_s"]
     if math.isnan(asked_s):

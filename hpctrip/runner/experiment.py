@@ -143,7 +143,10 @@ class Experiment(Component):
 
     @property
     def deadline_s(self) -> float:
-        """Simulated time by which the policy's objective asks for the target accuracy; NaN: it has no deadline."""
+        """Simulated time by which the target accuracy is wanted (`stop.deadline_s`, or else the policy's objective has
+        it); NaN: there is no deadline."""
+        if self.stop.deadline_s is not None:
+            return self.stop.deadline_s
         return getattr(getattr(self.policy, "objective", None), "deadline_s", math.nan)
 
     def checked_num_sites(self) -> int:

@@ -57,14 +57,15 @@ class Verification:
         if self.faults:
             result = f"{len(self.faults):,} fault(s){more}"
         elif self.not_replayed:
-            result = f"ok, but not replayed: {printable(self.not_replayed)}"
+            reason = printable(self.not_replayed, 500)
+            result = f"not verified: consistent, but its simulated numbers were not replayed: {reason}"
         else:
             result = "ok" if self.replayed else "ok, not replayed"
         return f"{printable(self.path)}: {result}"
 
     def values(self) -> dict[str, Any]:
         """The fields as {name: value}, for JSON."""
-        return {"ok": not self.faults, **asdict(self)}
+        return {"ok": not self.faults and not self.not_replayed, **asdict(self)}
 
 
 def verify_file(file: Path, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]) -> Verification:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.config.component import Component
-from hpctrip.config.identity import Added
+from hpctrip.config.identity import Added, NotInResult
 from hpctrip.sim.energy import MONEY, Budget, budgets
 from hpctrip.sim.rounds import History
 
@@ -28,6 +28,9 @@ class Stop(Component):
     size."""
     max_clock_s: Seconds | None = Field(None, gt=0)
     """Stop after this simulated time."""
+    deadline_s: NotInResult[Seconds | None] = Field(None, gt=0)
+    """Stops nothing: the simulated time by which the target accuracy is wanted, e.g. "60 h". The end of a run, `show`
+    and the table of a study say whether it was met. Absent: that of the policy's objective, if it has one."""
     max_wall_s: Seconds | None = Field(None, gt=0)
     """Stop after this wall time."""
     max_energy: Joules | None = Field(None, gt=0)

@@ -92,7 +92,7 @@ def write_tables(
     for each in rows:
         each.write(line.entry.identity for line in lines if line.finished)
     head = _head(lines)
-    page = f"# {facts['title']}\n\n{markdown_table(head, cells)}\n"
+    page = f"# {facts['title']}\n\n{markdown_table(head, cells)}\n\n{_note(lines)}\n"
     replace_file(folder / "table.md", page.encode())
     return [
         facts["title"],
@@ -104,40 +104,34 @@ def write_tables(
 
 def comparison(title: str, lines: Sequence[RunState], latex: bool) -> list[str]:
     """The comparison of the variants as aligned lines, or as a table for LaTeX with the package booktabs, with a
-    caption. The last columns of this are means over the finished runs: energy, and carbon and money where they were
-    counted."""
-    cells = pd.DataFrame([cells for cells, _ in _variants(lines)], columns=_head(lines))
+    caption."""
+    head, cells = _head(lines), [list(cells) for cells, _ in _variants(lines)]
     if not latex:
-        return [title, *aligned(cells.columns, cells.to_numpy().tolist())]
-    finished = [line for line in lines if line.finished]
-    spent = pd.DataFrame([_spent(line) for line in finished])
-    by_variant = spent.groupby([line.entry.variant for line in finished])
-    means = by_variant.agg(lambda each: each.mean(skipna=False)).reindex(cells["variant"])
-    for name in means.columns[means.fillna(0).any()]:
-        cells[name] = [f"{mean:.4g}" if mean == mean else "-" for mean in means[name]]
-    table = latex_table(cells.columns, cells.to_numpy().tolist())
-    caption = tex(_caption(title, lines, finished))
+        return [title, *aligned(head, cells)]
+    caption = tex(f"{title}. {_note(lines)}")
+    table = latex_table(head, cells)
     return [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", *table, r"\end{table}"]
 
 
-def _caption(title: str, lines: Sequence[RunState], finished: Sequence[RunState]) -> str:
+def _note(lines: Sequence[RunState]) -> str:
     """What the columns of the comparison mean, and what in it is synthetic."""
+    finished = [line for line in lines if line.finished]
     targets = {line.entry.run_input.experiment.stop.target for line in lines}
     target = f"an accuracy of {targets.pop():g}" if len(targets) == 1 else "the target accuracy of its run"
     first = "the first row of its world" if lines[0].entry.world else lines[0].entry.variant
     parts = dict.fromkeys(chain.from_iterable(results_of(line)["synthetic"].split(", ") for line in finished))
     synthetic = f" Synthetic: {', '.join(filter(None, parts))}." if any(parts) else ""
     return (
-        f"{title}. TTA: simulated time to {target}, mean over the seeds with its 95 % interval. "
-        f"Ratio to {first}: geometric mean over common seeds. Energy, CO2 and cost: means of whole runs.{synthetic}"
+        f"TTA: simulated time to {target}, arithmetic mean over the seeds with its 95 % interval. "
+        f"Ratio to {first}: geometric mean over common seeds. Energy, CO2 and cost: arithmetic means of whole runs."
+        f"{synthetic}"
     )
 
 
-def _spent(line: RunState) -> dict[str, float]:
-    """What a run drew, emitted and cost, by the heads of columns; NaN where that is not known."""
-    heads = ("energy kWh", "CO2 kg", f"cost {line.entry.run_input.experiment.accounts.currency}")
-    results = results_of(line)
-    return {head: results[name] for head, name in zip(heads, TOTALS, strict=True)}
+def _counted(lines: Sequence[RunState]) -> list[str]:
+    """Those of `TOTALS` that finished runs have: energy, and carbon and money where they were counted."""
+    results = [results_of(line) for line in lines if line.finished]
+    return [name for name in TOTALS if any(each[name] and not math.isnan(each[name]) for each in results)]
 
 
 LEDGER_RESULTS = {
@@ -239,16 +233,18 @@ HEAD = (
     "best accuracy",
     "ratio to the first, by seed (95 %)",
 )
+_SPENT_HEADS = {"energy_kwh": "energy kWh", "carbon_kg": "CO2 kg", "cost": "cost"}
 
 
 def _head(lines: Sequence[RunState]) -> tuple[str, ...]:
     of_world = any(line.entry.world for line in lines)
     head = (*HEAD[:-1], HEAD[-1].replace("the first", "the first of its world")) if of_world else HEAD
-    return (*head, "deadline") if _have_deadlines(lines) else head
+    spent = [_SPENT_HEADS[name] for name in _counted(lines)]
+    return (*head, *spent, *["deadline"] * _have_deadlines(lines))
 
 
 def _have_deadlines(lines: Sequence[RunState]) -> bool:
-    """Whether the objective of one of the policies asks for the target by a time."""
+    """Whether one of the variants asks for the target by a time."""
     return any(line.entry.run_input.experiment.deadline_s > 0 for line in lines)
 
 
@@ -258,26 +254,34 @@ def _variants(lines: Sequence[RunState]) -> Iterator[tuple[tuple[str, ...], dict
     The ratio to the first variant of the same world is unknown if that has another target accuracy or shares no seed.
     """
     variants: dict[str, list[RunState]] = {}
-    with_deadlines = _have_deadlines(lines)
+    with_deadlines, counted = _have_deadlines(lines), _counted(lines)
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
     firsts: dict[str, tuple[Times | None, float]] = {}
     for name, members in variants.items():
-        target = members[0].entry.run_input.experiment.stop.target
-        times = _times([line for line in members if line.finished])
+        experiment, finished = members[0].entry.run_input.experiment, [x for x in members if x.finished]
+        results, target, times = [*map(results_of, finished)], experiment.stop.target, _times(finished)
         first = firsts.setdefault(members[0].entry.world, (times, target))
         comparable = times and first[0] and target > 0 and target == first[1]
         ratio = compare(times, first[0]) if comparable else Estimate.mean([])
         labels = {"variant": name, **members[0].entry.axes, "target_accuracy": target}
+        spent = {key: Estimate.mean([each[key] for each in results]).value for key in counted}
         cells = (name, *_cells(times, len(members), target, ratio))
-        numbers = labels | _numbers(times, ratio)
+        currency = experiment.accounts.currency
+        cells += tuple(_amount(mean, currency * (key == "cost")) for key, mean in spent.items())
+        numbers = labels | _numbers(times, ratio) | spent
+        if "cost" in spent:
+            numbers["currency"] = currency
         if with_deadlines:
-            deadline_s = members[0].entry.run_input.experiment.deadline_s
-            took_s = [results_of(line)["time_to_accuracy_s"] for line in members if line.finished]
-            missed = sum(not reached_s <= deadline_s for reached_s in took_s)
-            cells = (*cells, _verdict(deadline_s, missed, len(took_s)))
+            deadline_s = experiment.deadline_s
+            missed = sum(not each["time_to_accuracy_s"] <= deadline_s for each in results)
+            cells = (*cells, _verdict(deadline_s, missed, len(results)))
             numbers |= {"deadline_s": deadline_s, "num_missed": missed if deadline_s > 0 else 0}
         yield cells, numbers
+
+
+def _amount(mean: float, unit: str) -> str:
+    return "-" if math.isnan(mean) else f"{mean:.4g} {unit}".strip()
 
 
 def _verdict(deadline_s: float, missed: int, finished: int) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import markdown_table
+from hpctrip.base.text import counted, markdown_table
+from hpctrip.figures.common.style import FEW
 from paper.claim import Claim, Finding, Verdict
 from paper.claims import CLAIMS
 from paper.significance import discoveries
@@ -31,7 +33,8 @@ HEAD = (
 METHOD = (
     "A claim is met or not met if the 95 % interval (Student t) over seeds lies on one side of it, a conjunction if "
     "all its parts are met or one is not. Ratios are geometric means, paired by seed. If seeds did not reach the "
-    "target, the ratio is a bound, and a sign test decides in its direction only. The next column says which verdicts "
+    "target, the ratio is a bound, and a sign test decides in its direction only; it needs six seeds, and "
+    "three decide only large differences. The next column says which verdicts "
     "hold if 5 % of those that hold may be wrong (Benjamini-Hochberg over the p-values of these tests; of a "
     "conjunction the largest, against it Bonferroni's). A caveat says why a verdict says less than it seems to. "
     "`hpctrip study STUDY` makes the runs that a claim lacks."
@@ -113,8 +116,28 @@ def lines_of(findings: Findings) -> list[str]:
     for claim, finding in findings:
         paper = f" (paper: {claim.paper})" if claim.paper else ""
         lines += [f"{finding.ordering:12}  {claim.figure}: {claim.says}{paper}", f"{'':14}{finding.ours}"]
-        lines += [f"{'':14}{text}" for text in (finding.magnitude, claim.caveat) if text]
-    return [*lines, summary(findings).replace("*", "")]
+        lines += [
+            f"{'':14}{text}" for text in (finding.magnitude, _few(claim, finding), claim.caveat) if text
+        ]
+    return lines
+
+
+def _few(claim: Claim, finding: Finding) -> str:
+    """What helps where so few seeds have decided nothing; empty elsewhere."""
+    if finding.ordering is not Verdict.UNDECIDED or not 0 < finding.num_seeds <= FEW:
+        return ""
+    seeds = counted(finding.num_seeds, "seed")
+    return f"{seeds} decide only large differences; for more: hpctrip study {claim.study} -o seed=0..9"
+
+
+def matching(findings: Findings, only: str) -> Findings:
+    """The findings about a figure or a study, or whose statement has this text. Raises InputError for none."""
+    pattern = re.compile(rf"\b{re.escape(only)}(?!\d)", re.IGNORECASE)
+    found = [(c, f) for c, f in findings if pattern.search(f"{c.figure}, {c.study}: {c.says}")]
+    if not found:
+        figures = ", ".join(dict.fromkeys(claim.figure for claim in CLAIMS))
+        raise InputError(f"--only {only}", "no claim has such a figure, study or text", f"figures: {figures}")
+    return found
 
 
 def rows_of(findings: Findings) -> list[dict[str, str | int]]:

@@ -56,7 +56,7 @@ def test_a_seed_that_never_arrives_makes_the_mean_a_lower_bound_without_interval
 
 def test_no_interval_of_times_reaches_below_zero():
     t = times(0.3, 9.0)
-    assert t.mean.low == 0 and str(t) == "4.65 (0 to 59.9)"  # 4.65 + 12.7062 * 4.35
+    assert t.mean.low == 0 and str(t) == "4.65 (cut at 0, to 59.9)"  # 4.65 + 12.7062 * 4.35
 
 
 def test_a_ratio_is_the_geometric_mean_over_the_seeds_that_both_have():

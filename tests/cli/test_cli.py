@@ -55,7 +55,8 @@ def test_version(hpctrip):
 
 def test_the_keys_of_a_table_list_what_is_registered(hpctrip):
     for table, registry in (("policy", POLICIES), ("workload", WORKLOADS)):
-        assert all(f"\n## `{kind}`\n" in hpctrip("keys", table).out for kind in registry)
+        listed = hpctrip("keys", table).out
+        assert all(f"\n## `{kind}`\n" in listed for kind in registry)
 
 
 LINES = "sites.num_sites=6 workload.train_samples=60 workload.test_samples=20 stop.max_rounds=1"

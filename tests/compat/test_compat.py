@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from hpctrip.record.reader import open_run
-from hpctrip.sim.power import CsvPower
+from hpctrip.sim.power.csv import CsvPower
 
 ARCHIVE = Path(__file__).with_name("hpctrip_0.3.0.tar.gz")
 LONGER = ("-o", 'interrupt.job_s="1 d"')

@@ -37,11 +37,11 @@ def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_ou
         f"left out: {dynamic}, policy powertrip",
         "k TTA h (95 % interval) seeds reached best accuracy",
         "2 > 2 1 0 0.3000",  # never arrived: the time it spent, and never the best
-        "4 2 (0 to 4.48) 3 3 0.5000",  # 4.3027 / sqrt(3), standard deviation 1; no time is below 0
+        "4 2 (cut at 0, to 4.48) 3 3 0.5000",  # 4.3027 / sqrt(3), standard deviation 1; no time is below 0
         "6 6 1 1 0.5000",
     ]
     assert lines[5].startswith(
-        "best k (Eq. 9): 4 has the lowest mean, 2 (0 to 4.48) h; not significantly different from k = 6"
+        "best k (Eq. 9): 4 has the lowest mean, 2 (cut at 0, to 4.48) h; not significantly different from k = 6"
     )
 
 

@@ -105,6 +105,23 @@ def test_the_planned_hours_energy_carbon_and_money_are_those_of_the_run(planned,
     assert f"{amount(ahead.total('carbon_g', 3), 'grams')} CO2" in " ".join(told.split())
 
 
+@pytest.mark.parametrize(
+    "rule", ["max_samples = 1500", "max_clock_s = 200", "max_energy = 20 MJ", "max_rounds = 7"]
+)
+def test_the_rule_that_ends_the_run_is_foreseen(planned, trained, rule):
+    lines = ["policy.kind=all", "stop.max_rounds=9", "stop.target_accuracy=1.0", f"stop.{rule}"]
+    lines += ["power={kind='uniform', low=0.99, high=1}"]  # rounds like the last one
+    run = trained(*lines)
+    assert figures(planned(1, *lines), 2).end == (len(run.rounds), run.meta["stop_reason"])
+    assert run.meta["stop_reason"] == rule and len(run.rounds) > 2
+
+
+def test_a_deadline_before_the_end_is_warned_of(hpctrip, tiny):
+    lines = ("policy.kind=all", "stop.max_rounds=100")
+    assert "after its deadline" not in plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=90 days"))
+    assert "h after its deadline of 0.25 h" in plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=15 min"))
+
+
 def test_the_planned_file_sizes_are_those_of_the_run(planned, trained):
     lines = ("policy.kind=all", "server.momentum=0.9", "compression.kind=top-k")
     sizes, done = figures(planned(1, *lines), 3).written_bytes, trained(*lines)

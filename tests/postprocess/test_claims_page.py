@@ -4,6 +4,7 @@ import json
 import shutil
 
 import claims
+import pandas as pd
 import pytest
 from paper.claims import CLAIMS
 from paper.page import CONSTANTS
@@ -125,6 +126,44 @@ def test_other_programs_get_one_object_a_claim(page, folder):
     objects = json.loads(page(folder, "--format", "json"))
     (random,) = [claim for claim in objects if claim["claim"] == "PowerTrip takes less time than random"]
     assert random["ordering"] == "met" and random["seeds"] == 3 and random["study"] == "fig09"
+
+
+@pytest.mark.parametrize(
+    ("only", "figures", "num_claims"),
+    [("fig 1", set(), 0), ("fig 10", {"Fig 10"}, 3), ("less time than RANDOM", {"Fig 9"}, 1)],
+)
+def test_one_figure_or_claim_can_be_chosen_and_writes_no_page(
+    only, figures, num_claims, page, script, folder
+):
+    """The verdict at a false discovery rate stays the one among all claims."""
+    if not num_claims:
+        ended = script(claims.main, folder / "fig09-small", "--only", only)
+        assert ended.code == 2 and "--only fig 1: no claim has such a figure" in ended.err
+        return
+    objects = json.loads(page(folder, "--only", only, "--format", "json"))
+    everything = json.loads(page(folder, "--format", "json", "--to", folder / "page"))
+    assert len(objects) == num_claims and {claim["figure"] for claim in objects} == figures
+    assert all(claim in everything for claim in objects)
+    assert f"{figures.pop()}: " in page(folder, "--only", only) and not (folder / "claims.md").exists()
+
+
+def test_three_seeds_that_decide_nothing_say_what_would(page, concluded, tmp_path):
+    folder = shutil.copytree(concluded, tmp_path / "close") / "fig09-small"
+    runs = pd.read_csv(folder / "runs.csv")
+    curves = pd.read_csv(folder / "curves.csv")
+    powertrip = runs[runs["variant"] == "PowerTrip"]
+    for seed, factor in {0: 0.5, 1: 3.0, 2: 4.0}.items():
+        identity = powertrip.loc[powertrip["seed"] == seed, "identity"].item()
+        runs.loc[runs["identity"] == identity, "time_to_accuracy_s"] *= factor
+        curves.loc[curves["identity"] == identity, "clock_s"] *= factor
+    runs.to_csv(folder / "runs.csv", index=False)
+    curves.to_csv(folder / "curves.csv", index=False)
+    lines = page(folder, "--only", "less time than random").splitlines()
+    assert lines[0].startswith("undecided ")
+    assert (
+        lines[-1].strip()
+        == "3 seeds decide only large differences; for more: hpctrip study fig09 -o seed=0..9"
+    )
 
 
 @pytest.mark.parametrize(

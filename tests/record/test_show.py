@@ -49,6 +49,7 @@ def test_a_target_that_was_not_reached_is_shown(written):
     assert summary(written(target_accuracy=0.9))["time to accuracy"] == "90.00% not reached"
 
 
+@pytest.mark.parametrize("of_policy", [True, False], ids=["the objective's", "of any policy"])
 @pytest.mark.parametrize(
     ("asked_h", "target", "status", "text"),
     [
@@ -59,10 +60,11 @@ def test_a_target_that_was_not_reached_is_shown(written):
         (0.02, 0.9, "running", "missed: asked 0.02 h, target not reached in 0.0258 h"),
     ],
 )
-def test_a_deadline_that_was_missed_is_shown(written, asked_h, target, status, text):
-    tables = {
-        "policy": {"kind": "powertrip", "objective": {"kind": "deadline", "deadline_s": 3600 * asked_h}}
-    }
+def test_a_deadline_that_was_missed_is_shown(written, asked_h, target, status, text, of_policy):
+    deadline = {"deadline_s": 3600 * asked_h}
+    of_random = {"policy": {"kind": "random"}, "stop": deadline}
+    of_objective = {"policy": {"kind": "powertrip", "objective": {"kind": "deadline", **deadline}}}
+    tables = of_objective if of_policy else of_random
     run = written(target_accuracy=target, status=status, input_json=json.dumps(tables))
     assert summary(run)["deadline"] == text
 

@@ -134,13 +134,15 @@ def test_run_with_resume_accepts_its_own_plug_in_and_no_other(hpctrip, tiny, mad
 
 def test_verify_runs_only_the_plug_ins_of_the_run(hpctrip, made, mine, folder):
     ended = hpctrip("verify", "run.h5")
-    assert (
-        ended.code == 0 and "but not replayed" in ended.out and made in ended.out and "--plugin" in ended.out
-    )
-    assert hpctrip("verify", "run.h5", "--plugin", "mine.py").out == "run.h5: ok\n"
+    assert ended.code == 1 and ended.out.startswith("run.h5: not verified: consistent, but ")
+    assert made in ended.out and "--plugin" in ended.out
+    assert '"ok": false' in hpctrip("verify", "run.h5", "--format", "json").out
+    assert hpctrip("verify", "run.h5", "--no-replay").code == 0
+    verified = hpctrip("verify", "run.h5", "--plugin", "mine.py")
+    assert (verified.code, verified.out) == (0, "run.h5: ok\n")
     mine.write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
     ended = hpctrip("verify", "run.h5", "--plugin", "mine.py")
-    assert "but not replayed" in ended.out and digest(mine.read_bytes()) in ended.out
+    assert "were not replayed" in ended.out and digest(mine.read_bytes()) in ended.out
     assert not (folder / "ran").exists()
 
 
@@ -238,7 +240,7 @@ def test_a_plug_in_that_only_a_file_names_does_not_run(hpctrip, tiny, folder, na
         ("diff", "run.h5", "run.h5"),
         ("export", "run.h5", "csv"),
     ):
-        assert hpctrip(*command).code == 0
+        assert hpctrip(*command).code == (1 if naming and command[0] == "verify" else 0)
     for command in (
         ("resume", "run.h5.ckpt0", *MORE, "--out", "on.h5"),
         ("retime", "run.h5", "--out", "new.h5"),
@@ -333,17 +335,23 @@ class Broken(Policy):
 """
 
 
-@pytest.mark.parametrize("command", [("check",), ("run", "--out", "run.h5")], ids=["check", "run"])
-def test_an_exception_of_a_plug_in_names_its_file_and_line(command, hpctrip, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "command", [("check",), ("plan",), ("run", "--out", "run.h5")], ids=["check", "plan", "run"]
+)
+def test_an_exception_of_a_plug_in_shows_the_plug_ins_own_lines_alone(
+    command, hpctrip, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text(BROKEN.replace("COMMAND", f"broken-{command[0]}"))
     (tmp_path / "input.toml").write_text(
         f'policy.kind = "broken-{command[0]}"\nworkload.train_samples = 500\n'
     )
     ended = hpctrip(command[0], "input.toml", "--plugin", "broken.py", *command[1:])
-    last = ended.err.splitlines()[-1]
+    head, where, line, *_, last = ended.err[ended.err.index("Traceback") :].splitlines()
+    assert head == "Traceback of the plug-in (most recent call last):"
+    assert where == '  File "broken.py", line 9, in select' and "len(history) // 0" in line
     assert last.startswith("hpctrip: broken.py, line 9, in Broken.select: ZeroDivisionError: ")
-    assert ended.code == 1 and "Traceback" in ended.err and "a bug in hpctrip" not in ended.err
+    assert ended.code == 2 and ended.err.count("  File ") == 1
 
 
 @pytest.mark.parametrize(

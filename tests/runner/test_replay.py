@@ -167,7 +167,7 @@ def test_a_file_that_the_input_names_is_opened_only_where_the_user_names_it(
     there.parent.mkdir()
     there.write_text("another file")
     ended = hpctrip("verify", out)
-    assert ended.code == 0 and f"ok, but not replayed: it needs {key} = '{there}'" in ended.out
+    assert ended.code == 1 and f"were not replayed: it needs {key} = '{there}'" in ended.out
     assert "--data" in ended.out
     for named in (mine, mine / name):
         ended = hpctrip("verify", out, "--data", tmp_path / "nowhere", "--data", named)

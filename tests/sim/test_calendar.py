@@ -5,7 +5,8 @@ from worlds import world
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.power import POWER_MODELS, Trace
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power.traces import Trace
 
 
 @pytest.fixture

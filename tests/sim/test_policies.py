@@ -25,7 +25,9 @@ def random_view(num_sites, seed=0):
     distance_m = rng.uniform(100, 10_000, num_sites) * MILE_M
     comm_s = 12 * np.maximum(1, distance_m / (1000 * MILE_M))
     power = rng.uniform(0.1, 1, num_sites)
-    return SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
+    facts = {"busy_w": 1e3, "waiting_w": 1e2, "g_per_kwh": np.nan, "cost_per_kwh": np.nan}
+    of_sites = {name: np.full(num_sites, value) for name, value in facts.items()}
+    return SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9, **of_sites)
 
 
 def make(kind, num_sites):

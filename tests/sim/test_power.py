@@ -9,7 +9,8 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.cluster.site_power import ClusterPower
 from hpctrip.sim.calendar import Calendar
-from hpctrip.sim.power import POWER_MODELS, Trace
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power.traces import Trace
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
 TIMES_S = (0.0, 299.0, 300.0, 86_400.0, 5e6)

@@ -11,7 +11,7 @@ from hpctrip.sim import plausible
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import DistanceNetwork
-from hpctrip.sim.power import Trace
+from hpctrip.sim.power.traces import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
 
 

@@ -89,10 +89,39 @@ def test_the_table_at_another_target_is_of_the_recorded_curves_and_changes_no_fi
     assert [float(re.search(r"k = \d +([\d.]+)", row)[1]) for row in rows] == pytest.approx(hours, rel=5e-3)
     assert all(" 2/2 " in row for row in rows) and f"at an accuracy of {target:g}" in ended.out
     latex = study(copied, "--target", f"{target}", "--format", "latex", do="tables").out
-    assert f"simulated time to an accuracy of {target:g}, mean" in latex
+    assert f"simulated time to an accuracy of {target:g}, arithmetic mean" in latex
     refused = study(copied, "--target", "0.1", "--figure", "sweep", do="tables")
     refused.check_refused(['--target: is of the table; write --figure "sweep target=0.1"'])
     assert {path: path.read_bytes() for path in copied.rglob("*.csv")} == before
+
+
+def test_runs_of_two_machines_are_one_study_once_their_files_lie_together(made, study, tmp_path):
+    """As docs/howto/studies.md says: a part each, a copy of the runs, the tables."""
+    parts = [shutil.copytree(made.folder, tmp_path / name) for name in "ab"]
+    for part, own in zip(parts, (slice(0, 2), slice(1, 4)), strict=True):  # one run on both
+        files = ledger_of(made.folder)["file"]
+        for file in set(files) - set(files[own]):
+            (part / "out" / file).unlink()
+        shutil.rmtree(part / "out/two")
+    subprocess.run(["cp", "-rn", f"{parts[1]}/out/runs/.", f"{parts[0]}/out/runs/"])
+    ended = study(parts[0], do="tables")
+    assert ended.code == 0 and "0 of" not in ended.out, ended.err
+    for name in ("table.csv", "runs.csv", "curves.csv", "sites.csv"):
+        assert (parts[0] / "out/two" / name).read_bytes() == (made.folder / "out/two" / name).read_bytes()
+
+
+def test_the_python_of_the_docs_draws_a_studys_curves(made, monkeypatch, tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs/howto/studies.md").read_text()
+    code = re.search(r'(?s)title="own_curves.py"\n(.*?)```', page)[1]
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    code = code.replace("results/studies/fig09-small", str(made.folder / "out/two"))
+    exec(code.replace(">= 0.3", ">= 0"), names)
+    runs = [open_run(made.folder / "out" / file) for file in ledger_of(made.folder)["file"]]
+    assert len(names["rounds"]) == sum(len(run.rounds) for run in runs) and Path("own_curves.pdf").exists()
+    axes, printed = names["plt"].gca(), capsys.readouterr().out
+    assert len(axes.lines) == 4 and len(axes.get_legend().texts) == 2 and "policy.k = 3" in printed
+    names["plt"].close("all")
 
 
 def test_a_run_of_a_study_without_inputs_is_called_like_it(hpctrip, tmp_path):
@@ -102,7 +131,9 @@ def test_a_run_of_a_study_without_inputs_is_called_like_it(hpctrip, tmp_path):
 
 
 def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spent(hpctrip, tiny, tmp_path):
-    options = ("-o", "carbon={kind='constant', per_kwh=300}", "-o", "stop.max_rounds=1", "--out", tmp_path)
+    grid = ("carbon={kind='constant', per_kwh=300}", "price={kind='constant', per_kwh=0.2}")
+    grid += ("accounts.currency=SEK", "stop.max_rounds=1")
+    options = [*(word for line in grid for word in ("-o", line)), "--out", tmp_path]
     sweeps = (
         "--sweep",
         "policy.objective={kind='deadline',deadline_s=3600},{kind='time'}",
@@ -118,9 +149,19 @@ def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spen
     for name in ("energy_kwh", "carbon_kg"):
         amounts = sites.groupby("identity")[name].sum()
         assert amounts[runs.index].tolist() == pytest.approx(runs[name].tolist()) and runs[name].gt(0).all()
+    for name in ("energy_kwh", "carbon_kg", "cost"):
+        means = runs.groupby("variant")[name].mean()[table["variant"]]
+        assert table[name].tolist() == pytest.approx(means.tolist()) and means.gt(0).all()
+    page = (folder / "table.md").read_text()
+    assert set(table["currency"]) == {"SEK"} and f"| {table['cost'][0]:.4g} SEK |" in page
+    assert "| energy kWh | CO2 kg | cost |" in page and "arithmetic mean over the seeds" in page
     columns = {name for path in folder.glob("*.csv") for name in pd.read_csv(path) if "input." not in name}
     assert len([*folder.glob("*.csv")]) == 5 and {"mean_s", "clock_s", "computing_s"} <= columns
     assert not [name for name in columns if re.search("_(h|min|ms|j|wh|mwh|g|t)$", name)]
+    ended = hpctrip("run", tiny, *options, *sweeps, "-o", "stop.deadline_s='2 h'")  # of any policy
+    assert (
+        ended.out.count("2 h: missed by 2 of 2") == 2 and "finished:" not in ended.out
+    )  # the runs are the same
 
 
 def test_an_artifact_holds_inputs_results_tables_figures_and_checksums_and_needs_nothing_else(
@@ -225,10 +266,10 @@ def test_the_table_for_latex_stands_alone_on_stdout(made, study):
     lines = done.out.splitlines()
     assert lines[:2] == [r"\begin{table}", r"\centering"] and lines[-1] == r"\end{table}"
     assert lines[2].startswith(
-        r"\caption{Two cohort sizes. TTA: simulated time to an accuracy of 1, mean over"
+        r"\caption{Two cohort sizes. TTA: simulated time to an accuracy of 1, arithmetic mean over"
     )
     assert r"95 \% interval. Ratio to policy.k = 2" in lines[2] and lines[2].endswith(
-        "Energy, CO2 and cost: means of whole runs. Synthetic: data, power.}"
+        "Energy, CO2 and cost: arithmetic means of whole runs. Synthetic: data, power.}"
     )
     assert lines[3:5] == [r"\begin{tabular}{lrrrrrr}", r"\toprule"] and lines[-2] == r"\end{tabular}"
     assert lines[5].endswith(r"energy kWh \\") and lines[7].split(" & ")[-1][0].isdigit()
