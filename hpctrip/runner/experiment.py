@@ -291,10 +291,7 @@ def read_input(
     paths: Iterable[str] = (), overrides: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> Input:
     """Merge and validate an input; without `paths` it is the embedded default scenario. The plug-ins that the input
-    names, and those in `plugins`, are run first.
-
-    Raises InputError with every fault.
-    """
+    names, and those in `plugins`, are run first. Raises InputError with every fault."""
     (*layers, last), extensions = read_user_input(paths, overrides, plugins)
     extensions.run()
     return input_of([*(layers or [demonstration()]), last], extensions)
@@ -380,8 +377,8 @@ def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component]
 
 def input_of(layers: Sequence[Tables], extensions: Extensions = NO_EXTENSIONS) -> Input:
     """The input of merged layers, as `resolve`, with its warnings."""
-    run_input = resolve(tables := merge_layers({}, layers), extensions)
-    return replace(run_input, warnings=dropped(layers, tables, run_input.experiment))
+    found = resolve(tables := merge_layers({}, layers), extensions)
+    return replace(found, warnings=dropped(layers, tables, found.experiment))
 
 
 def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
