@@ -42,6 +42,24 @@ def test_large_models_watches_the_rounds_of_every_rank(launch):
     assert len(rows) == 2, ended.out
 
 
+def test_emulated_links_are_set_beside_the_formula(launch):
+    """Where root may have network namespaces; elsewhere one line says what is needed."""
+    ended = launch(0, "--megabytes", 0.3, "--repeats", 1, script=BENCHMARKS / "links.py")
+    assert ended.code == 0, ended.err
+    if skipped := re.fullmatch(r"links: skipped: (.+)\n", ended.out):
+        pytest.skip(skipped[1])
+    assert (
+        len(re.findall(r"^(?:star|star, shared link|ring) +[\d.]+ +[\d.]+ +[\d.]+$", ended.out, re.MULTILINE))
+        == 3
+    )
+
+
+def test_links_are_not_emulated_without_the_tools(launch):
+    ended = launch(0, script=BENCHMARKS / "links.py", env={"PATH": ""})
+    assert ended.code == 0, ended.err
+    assert re.fullmatch("links: skipped: needs (ip and tc .iproute2.|root on Linux)\n", ended.out)
+
+
 def test_metering_is_set_against_a_round(launch, tiny):
     ended = launch(0, tiny, "--rounds", 2, "--laps", 10, script=BENCHMARKS / "metering.py")
     assert ended.code == 0, ended.err

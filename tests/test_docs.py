@@ -23,7 +23,7 @@ from hpctrip.config.component import Registry, owner_of
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.sim.matrix import read_matrix
+from hpctrip.sim.link_table import read_matrix
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -359,19 +359,26 @@ def test_every_exit_code_is_explained():
 
 
 def test_the_converter_of_the_docs_reads_files_of_iperf3(folder):
-    """In one of which the server sent."""
-    for name, reverse, rtt_us in (("a--b.json", 0, 52_100), ("a--c.json", 1, 900)):
+    """In one of which the server sent, and of which two are of one link, an hour apart."""
+    names = "a--b.json", "a--c.json", "a--b--again.json"
+    for name, reverse, rtt_us, time_s in zip(
+        names, (0, 1, 0), (52_100, 900, 70_000), (1_764_374_400, 1_764_374_405, 1_764_378_000), strict=True
+    ):
         end = {
             "streams": [{"sender": {"min_rtt": rtt_us}}, {"sender": {"min_rtt": rtt_us + 7}}],
             "sum_received": {"bits_per_second": 8.25e8},
         }
-        Path(name).write_text(json.dumps({"start": {"test_start": {"reverse": reverse}}, "end": end}))
+        start = {"test_start": {"reverse": reverse}, "timestamp": {"timesecs": time_s}}
+        Path(name).write_text(json.dumps({"start": start, "end": end}))
     converter = [sys.executable, "-c", FILES["iperf3_links.py"]]
-    made = subprocess.run([*converter, "a--b.json", "a--c.json"], capture_output=True, text=True, check=True)
-    assert made.stdout.splitlines()[1:] == ["a,b,52.1,825000000", "c,a,0.9,825000000"]
-    Path("links.csv").write_text(made.stdout)
-    matrix = read_matrix("links.csv", "links.csv")
-    assert matrix.latency_s[0, 1] == 0.02605 and matrix.bandwidth_bps[2, 0] == 825e6
+    for number in 2, 3:
+        made = subprocess.run([*converter, *names[:number]], capture_output=True, text=True, check=True)
+        first, second, *_ = made.stdout.splitlines()[1:]
+        assert first == "1764374400,a,b,52.1,825000000" and second == "1764374405,c,a,0.9,825000000"
+        Path("links.csv").write_text(made.stdout)
+        links = read_matrix("links.csv", "links.csv")
+        assert links.at(0.0).latency_s[0, 1] == 0.02605 and links.at(0.0).bandwidth_bps[2, 0] == 825e6
+        assert links.at(4000.0).latency_s[0, 1] == (0.035 if number == 3 else 0.02605)
     Path("a--b.json").write_text('{"error": "unable to connect"}')
     refused = subprocess.run([*converter, "a--b.json"], capture_output=True, text=True, check=False)
     assert refused.returncode == 1 and refused.stderr == "a--b.json: iperf3 says: unable to connect\n"

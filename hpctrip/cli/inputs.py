@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable_toml
@@ -157,6 +159,7 @@ def plan(bandwidth: bool, varied: Texts, as_json: bool, **options: Any) -> None:
     if bandwidth:
         from hpctrip.studies.studies import axes_of
 
+        _refuse_with_bandwidth(options)
         axes = axes_of(varied, "--vary")
         needs_input = any(run_input.values()) or not axes.keys() >= bandwidths.REQUIRED
         planned = forecast(read_input(**run_input).experiment, 1, stated(1.0)) if needs_input else None
@@ -176,6 +179,16 @@ def plan(bandwidth: bool, varied: Texts, as_json: bool, **options: Any) -> None:
         (options["memory_gb"] or math.inf) * 1e9,
     )
     click.echo(json_text(report.values(planned)) if as_json else "\n".join(report.report(planned)))
+
+
+def _refuse_with_bandwidth(options: Iterable[str]) -> None:
+    """InputError for the first of these options of `plan` that the command line names."""
+    context = click.get_current_context()
+    flags = {option.name: option.opts[-1] for option in context.command.params}
+    for name in options:
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            problem = "is of the run, and --bandwidth plans its first round, whatever runs it"
+            raise InputError(f"{flags[name]} {context.params[name]}", problem, "leave it out")
 
 
 @click.command()

@@ -74,16 +74,20 @@ REQUIRED = frozenset(name for name, field in Recipe.model_fields.items() if fiel
 
 
 def of_plan(plan: Plan) -> dict[str, Any]:
-    """The recipe of the first planned round: the steps of its sites, and the updates of its simulated WAN."""
+    """The recipe of the first planned round: the steps of its sites, the updates of its WAN, and [overlap]."""
     host, world, cohort = plan.aggregator.host, plan.aggregator.world, plan.rounds[0].row.cohort
     visits = (cohort.local_work * host.num_visits[cohort.site]).max()
     steps = max(1, math.ceil(visits / host.work.batch_size))
+    overlap, num_params = host.overlap, len(host.initial_params)
+    share = overlap.num_sent(num_params) / num_params
     return {
-        "num_params": world.model_bytes / 4,
+        "num_params": world.model_bytes / share / 4,
         "step_s": float(cohort.compute_s.max()) / steps,
-        "local_steps": steps,
+        "local_steps": overlap.fragments * steps,
         "bits": 32 * world.update_bytes / max(world.model_bytes, 1.0),
         "num_sites": len(cohort.site),
+        "fragments": overlap.fragments,
+        "overlap_steps": float(steps if overlap.delayed else overlap.steps),
     }
 
 

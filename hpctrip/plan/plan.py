@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import pickle
 import resource
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -108,6 +109,12 @@ class Plan:
             if limit is not None and spent[-1] > 0:
                 ends.append((num_planned + max(0, math.ceil((limit - sum(spent)) / spent[-1])), rule))
         return min(ends)
+
+    def rounds_within(self, clock_s: float) -> int:
+        """The number of rounds that end by a simulated time; those beyond the planned ones count as the last one."""
+        ends_s = [planned.row.clock_s for planned in self.rounds]
+        beyond = (clock_s - ends_s[-1]) // self.rounds[-1].row.makespan_s
+        return bisect_right(ends_s, clock_s) + max(0, int(beyond))
 
     def exchange(self, assignment: Assignment) -> dict[str, int]:
         """Bytes that a round sends over the link of a rank: up, the int64 sum of the updates with its counters; down,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hpctrip.base.text import aligned, duration, labelled, printable, size_text
+from hpctrip.base.text import aligned, counted, duration, labelled, printable, size_text
 from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
@@ -213,7 +213,10 @@ def _about_the_target(plan: Plan) -> Iterator[str]:
     elif target <= 2 * chance:
         yield f"target accuracy {target:g} is near chance ({chance:.3g})"
     if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
-        yield f"the run may end {late_s / HOUR_S:.3g} h after its deadline of {e.deadline_s / HOUR_S:.3g} h"
+        yield (
+            f"after all {counted(plan.end[0], 'round')} the run ends {late_s / HOUR_S:.3g} h late; its deadline of "
+            f"{e.deadline_s / HOUR_S:.3g} h is about {counted(plan.rounds_within(e.deadline_s), 'round')} away"
+        )
     seen = task.test.labels.size
     if seen < 1000:
         yield f"accuracy is measured on {seen} predictions: its resolution is {1 / seen:.2g}, its noise is larger"

@@ -21,11 +21,12 @@ STRAGGLER = ("straggler_compute_s", "straggler_comm_s")
 
 def by_site(run: Run) -> pd.DataFrame:
     """The table of sites [N] with what each did and spent: how often it was in the cohort
-    (rounds_in_cohort, participation_fraction) and its straggler (rounds_straggler, straggler_fraction, and its times
-    then, straggler_compute_s and straggler_comm_s); its time by activity (computing_s, ...), that for which the run
-    held it, provisioned_s, and the share of that in which it computed, utilisation; and what it spent (energy_kwh,
-    carbon_kg, cost), without the columns of which nothing is recorded."""
+    (rounds_in_cohort, participation_fraction) and the straggler for which others waited (rounds_straggler,
+    straggler_fraction, and its times then, straggler_compute_s and straggler_comm_s); its time by activity
+    (computing_s, ...), that for which the run held it, provisioned_s, and the share of that in which it computed,
+    utilisation; and what it spent (energy_kwh, carbon_kg, cost), without the columns of which nothing is recorded."""
     cohorts, rounds, bars, num_sites = run.cohorts, run.rounds, bars_of(run), len(run.sites)
+    waited = rounds[rounds["num_sites"] > 1]
     cohorts = cohorts.assign(energy_j=cohorts[[*ACTIVITIES]].sum(axis=1, skipna=False))
 
     def total(sites: pd.Series, amounts: pd.Series) -> np.ndarray:
@@ -33,12 +34,12 @@ def by_site(run: Run) -> pd.DataFrame:
 
     columns = {
         "rounds_in_cohort": run.flying.drop_duplicates(["round", "site"])["site"].value_counts(),
-        "rounds_straggler": rounds["straggler"].value_counts(),
+        "rounds_straggler": waited["straggler"].value_counts(),
     }
     columns = {name: counts.reindex(run.sites["site"], fill_value=0) for name, counts in columns.items()}
     columns["participation_fraction"] = columns["rounds_in_cohort"] / len(rounds)
     columns["straggler_fraction"] = columns["rounds_straggler"] / len(rounds)
-    columns |= {name: total(rounds["straggler"], rounds[name]) for name in STRAGGLER}
+    columns |= {name: total(waited["straggler"], waited[name]) for name in STRAGGLER}
     for doing in DOING[:-1]:
         those = bars[bars["doing"] == doing]
         columns[seconds_of(doing)] = total(those["site"], HOUR_S * (those["end_h"] - those["start_h"]))

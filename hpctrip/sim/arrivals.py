@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import ClassVar, Self
 
@@ -209,6 +209,7 @@ class Flight:
     local_work: int
     status: int
     queue_s: float
+    uplink_free_s: float = np.nan
 
     @property
     def computed_s(self) -> float:
@@ -224,9 +225,9 @@ class Flight:
 class Events:
     """The events of one round in the order of simulated time; simultaneous ones in that of sites.
 
-    A site computes; its transfer then takes the aggregator's link, which serves transfers first come, first served; and
-    the update is at the aggregator, or is given up when the deadline has passed since the flight's start. It is part of
-    a round when the kind of rounds receives it.
+    A site computes; its transfer then takes the aggregator's link and the uplink of its region, as far as these are
+    shared, which serve transfers first come, first served; and the update is at the aggregator, or is given up when the
+    deadline has passed since the flight's start. It is part of a round when the kind of rounds receives it.
     """
 
     def __init__(
@@ -252,6 +253,12 @@ class Events:
         """The number of `under_way`."""
         for flight in self._earlier:
             self._schedule(flight)
+
+    @cached_property
+    def _uplinks_free_s(self) -> np.ndarray:
+        """When the uplink of each region, by its number, is free for another transfer; NaN: none has queued there."""
+        region = self._world.transfers(self._state.clock_s).region
+        return self._state.history.uplinks_free_s(region).copy()
 
     @property
     def under_way(self) -> list[Flight]:
@@ -337,8 +344,14 @@ class Events:
 
     def _send(self, flight: Flight) -> None:
         """Begin the transfer of a site that has computed."""
-        alone_s, link_s, *_ = self._world.transfers(self.clock_s, np.array([flight.site]))
+        site = np.array([flight.site])
+        alone_s, link_s, region, uplink_s, _ = self._world.transfers(self.clock_s, site)
         extra_s = self._wan(flight.version)[1][flight.site]
         if link_s > 0:
             self._link_free_s = np.fmax(self.clock_s, self._link_free_s) + link_s
-        flight.comm_s = float(np.fmax(alone_s[0], self._link_free_s - self.clock_s) + extra_s)
+        if region is not None and uplink_s[0] > 0:
+            begin_s = float(np.fmax(self.clock_s, self._uplinks_free_s[region[0]]))
+            flight.uplink_free_s = begin_s + float(self._world.transfers(begin_s, site).uplink_s[0])
+            self._uplinks_free_s[region[0]] = flight.uplink_free_s
+        passed_s = np.fmax(self._link_free_s, flight.uplink_free_s) - self.clock_s
+        flight.comm_s = float(np.fmax(alone_s[0], passed_s) + extra_s)

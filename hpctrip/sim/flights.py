@@ -33,6 +33,9 @@ class Flights:
     """Fate of its update, a `Status`, at the end of the last round."""
     queue_s: np.ndarray
     """Seconds that it waits in a queue before it computes."""
+    uplink_free_s: np.ndarray
+    """When its transfer has passed the uplink of its region, as the flight has it; NaN while that is not known, and
+    where transfers do not queue there."""
 
     def __len__(self) -> int:
         return len(self.site)
@@ -77,7 +80,7 @@ class RoundTimes:
         )
         status = np.where(sites.status == Status.DIVERGED, Status.ARRIVED, sites.status)
         times = sites.start_s, sites.compute_s, sites.comm_s
-        flights = Flights(sites.site, version, *times, work, status, sites.queue_s)
+        flights = Flights(sites.site, version, *times, work, status, sites.queue_s, sites.uplink_free_s)
         return cls(row.round, row.clock_start_s, row.makespan_s, flights, row.link_free_s)
 
     @property
@@ -133,4 +136,4 @@ class State:
         return Flights(*(values[last.status == Status.UNDER_WAY] for values in vars(last).values()))
 
 
-_NONE = Flights(*np.zeros((8, 0), dtype=np.int64))
+_NONE = Flights(*np.zeros((9, 0), dtype=np.int64))

@@ -5,67 +5,33 @@ Shapes: N sites, R regions, n sites in some order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
-from itertools import permutations
-from typing import Annotated, Literal, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache, partial
+from itertools import islice, permutations
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
+from hpctrip.base.series import spans
 from hpctrip.base.text import unknown_name
+from hpctrip.base.units import Seconds
 from hpctrip.config.component import config_key
+from hpctrip.config.identity import Added
 from hpctrip.config.sources import Reads
+from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.link_table import Matrix, MatrixSeries, read_matrix
 from hpctrip.sim.network import NETWORKS, Links, Network, Transfers
-from hpctrip.sim.sites import Sites, measured, numbered
+from hpctrip.sim.sites import Sites, numbered
+from hpctrip.sim.times import Moment, TimeZone, moment_us
+from hpctrip.sim.timing import MOST_STEPS
 
 MOST_EXACT = 8
 """Regions up to which all rings are compared."""
-
-
-class Matrix(NamedTuple):
-    """Links from R regions to R regions; NaN where the table has none."""
-
-    regions: list[str]
-    """Names, sorted."""
-    latency_s: np.ndarray
-    """Half the round-trip time, [R, R]."""
-    bandwidth_bps: np.ndarray
-    """[R, R]."""
-
-    def seconds(self, start: np.ndarray | int, end: np.ndarray | int, num_bytes: float) -> np.ndarray:
-        """How long so many bytes take from regions `start` to regions `end`."""
-        return self.latency_s[start, end] + 8 * num_bytes / self.bandwidth_bps[start, end]
-
-
-def read_matrix(path: str, place: str, symmetric: bool = False) -> Matrix:
-    """The links in a CSV file, one in a row, which hold both ways if `symmetric`. InputError at `place`, with the line,
-    where a value is out of bounds or a link is given twice."""
-    table = read_table(path, place)
-    ends, numbers = (table.texts("from"), table.texts("to")), measured(table)
-    for quantity, column in {"rtt_s": "rtt_ms", "bandwidth_bps": "bandwidth_gbps"}.items():
-        if quantity not in numbers:
-            table.require(column)
-        column = next(name for name in table.columns if name.startswith(quantity.partition("_")[0]))
-        table.refuse(column, np.isnan(numbers[quantity]), "is missing")
-    regions, at = np.unique(np.concatenate(ends), return_inverse=True)
-    start, end = at.reshape(2, -1)
-    row, num_regions = np.arange(len(start)), len(regions)
-    if symmetric:
-        start, end, row = np.append(start, end), np.append(end, start), np.append(row, row)
-    _, first, of_pair = np.unique(start * num_regions + end, return_index=True, return_inverse=True)
-    twice = np.isin(row[: len(table.lines)], row[row[first[of_pair]] != row])
-    hint = "keep one row of them" + ", or set network.symmetric = false" * symmetric
-    table.refuse("from", twice, "begins a link that another row has, too", hint)
-    values = {name: np.full((num_regions, num_regions), np.nan) for name in numbers}
-    for name, matrix in values.items():
-        matrix[start, end] = numbers[name][row]
-    return Matrix(regions.tolist(), values["rtt_s"] / 2, values["bandwidth_bps"])
 
 
 @NETWORKS.add
@@ -75,6 +41,9 @@ class MatrixNetwork(Network):
 
     A row holds from one region to the other; where they are the same, it is the link of two sites in the region. A
     transfer takes half the round-trip time and its bytes by the bandwidth.
+
+    With a column of times, `time` (ISO 8601) or `time_s`, the rows of a link are what was measured then: each holds
+    until the next one of this link, and a single one always. All start again when the first of them ends.
     """
 
     kind = "matrix"
@@ -88,13 +57,21 @@ class MatrixNetwork(Network):
     """Whether each row holds both ways; false: each direction has a row of its own, where it is needed."""
     shared_uplinks: bool = False
     """Whether the sites of a region share its link to the aggregator's region, as all sites share the aggregator's own:
-    transfers of k sites take at least k M / B. False: each of them has this bandwidth."""
+    transfers of k sites that begin together take at least k M / B, others queue. False: each has this bandwidth."""
     exchange: Literal["star", "ring", "two-level"] = "star"
     """How updates are averaged. star: each site sends to the aggregator. ring: the sites of a round pass them on in a
     ring, 2 (1 - 1/k) (M / B + latency), where B is the slowest link of the best ring and the latency that around it;
     the sites of a region are neighbours in it. two-level: each site sends to a server in its region, which sends one
     update to the aggregator; a clock only, without training. A ring brings the mean back to the sites, whether or not
     `round_trip` is set."""
+
+    start: Added[Moment | None] = None
+    """Time of the table at which simulated time starts, in UTC unless it has an offset. Absent: the `start` of another
+    dated series (carbon, price, power), or else the first time common to all."""
+    timezone: Added[TimeZone] = "UTC"
+    """Time zone of times without an offset, e.g. "Europe/Madrid"."""
+    longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
+    """Longest time between two rows of a link; a longer gap is an error."""
 
     @model_validator(mode="after")
     def _has_such_links(self) -> Self:
@@ -109,8 +86,7 @@ class MatrixNetwork(Network):
     def check(self, leaves_flights: bool, faults: Faults) -> None:
         """A ring waits for all of its sites, and a region's server for all of its region."""
         key = f'network.exchange = "{self.exchange}"'
-        if leaves_flights and (self.exchange != "star" or self.shared_uplinks):
-            key = "network.shared_uplinks = true" if self.shared_uplinks else key
+        if leaves_flights and self.exchange != "star":
             raise InputError(key, "is for updates that are sent together", 'use rounds.kind = "synchronous"')
         if self.exchange == "ring" and (faults.deadline_s is not None or faults.late_fraction):
             problem = "waits for all sites of a round: none can be given up or be late alone"
@@ -129,7 +105,13 @@ class MatrixNetwork(Network):
     def links(self, distance_m: np.ndarray, columns: Mapping[str, np.ndarray]) -> MatrixLinks:
         """By the column `region`. InputError for a region that the table lacks, and for a link that is needed."""
         place = f"network.path = {self.path!r}"
-        matrix, key = read_matrix(self.path, place, self.symmetric), config_key("network", self)
+        series = read_matrix(self.path, place, self.symmetric, self.timezone, self.longest_gap_s)
+        if self.start is not None:
+            if series.calendar is None:
+                problem = "needs a table with dates, and several rows of a link"
+                raise InputError(f"network.start = {self.start!r}", problem, "leave it out")
+            series = replace(series, calendar=replace(series.calendar, start_us=moment_us(self.start)))
+        matrix, key = series.of_step(0), config_key("network", self)
         number = {name: i for i, name in enumerate(matrix.regions)}
         if self.aggregator not in number:
             hint = unknown_name(self.aggregator, number)
@@ -156,12 +138,17 @@ class MatrixNetwork(Network):
                 back = not np.isnan(matrix.latency_s[end, start])
                 hint = "add it" + ", or set network.symmetric = true if each row holds both ways" * back
                 raise InputError(place, problem, hint)
+        return self.links_over(series, region, home)
+
+    def links_over(self, series: MatrixSeries, region: np.ndarray, home: int) -> MatrixLinks:
+        """The links of sites in these regions [N]; `home` is that of the aggregator."""
+        matrix = series.at(0.0)
         of_region = matrix.bandwidth_bps[:, home]
         if self.exchange == "ring":
             of_region = np.nan_to_num(matrix.bandwidth_bps).max(axis=1)
         shared_bps = self.aggregator_bandwidth_bps or np.inf
         own = matrix.latency_s[region, home], of_region[region], shared_bps, self.round_trip
-        return MatrixLinks(*own, matrix, region, home, self)
+        return MatrixLinks(*own, series, region, home, self)
 
     def _needed(self, region: np.ndarray, home: int) -> list[tuple[int, int]]:
         """The links that are used, as pairs of regions, for sites in these regions [N]."""
@@ -180,7 +167,7 @@ class MatrixLinks(Links):
     """Links of N sites in regions. `propagation_s` and `bandwidth_bps` are those to the aggregator; in a ring the
     bandwidth is that of the fastest link from the site's region."""
 
-    matrix: Matrix
+    series: MatrixSeries
     region: np.ndarray
     """Number of each site's region, [N]."""
     home: int
@@ -188,9 +175,18 @@ class MatrixLinks(Links):
     network: MatrixNetwork
 
     @cached_property
-    def _rings(self) -> Callable[[tuple[int, ...]], tuple[np.ndarray, np.ndarray]]:
-        """`best_rings` through some regions, of which those of the last rounds are remembered."""
-        return lru_cache(64)(partial(best_rings, self.matrix))
+    def _rings(self) -> Callable[[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]]:
+        """`best_rings` in a step through some regions, of which those of the last rounds are remembered."""
+        return lru_cache(64)(lambda step, regions: best_rings(self.series.of_step(step), regions))
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """Dates of the table."""
+        return self.series.calendar
+
+    def on(self, calendar: Calendar) -> MatrixLinks:
+        """The same links cut to a calendar."""
+        return self.network.links_over(self.series.on(calendar), self.region, self.home)
 
     @property
     def all_reduces(self) -> bool:
@@ -200,36 +196,100 @@ class MatrixLinks(Links):
     def transfer_s(
         self, sites: Sites, start_s: np.ndarray | float, up_bytes: float, down_bytes: float
     ) -> Transfers:
-        """In a ring the time of these sites together; else by the links of their regions."""
+        """In a ring the time of these sites together, from the last of `start_s` on; else by the links of their
+        regions."""
         if self.all_reduces:
             order = np.arange(len(self.region))[sites]
-            return Transfers(np.repeat(self.all_reduce_s(order, up_bytes)[-1:], len(order)), 0.0)
-        region, home, regions = self.region[sites], self.home, np.arange(len(self.matrix.regions))
-        ways = [(regions, home, up_bytes), (home, regions, down_bytes)][: 1 + self.round_trip]
-        alone_s = sum(self.matrix.seconds(*way) for way in ways)
+            whole_s, latency_s = (
+                lambda clock_s, size=size: self.all_reduce_s(order, size, clock_s)[-1:]
+                for size in (up_bytes, 0.0)
+            )
+            return Transfers(np.repeat(self._lasts_s(whole_s, np.max(start_s), latency_s), len(order)), 0.0)
+        region, home, regions = self.region[sites], self.home, np.arange(len(self.series.of_step(0).regions))
+        start_s = 0.0 if self.series.is_steady else start_s
+        # by region, and by site where each starts at a time of its own
+        from_region, of_site = (regions, region) if np.ndim(start_s) == 0 else (region, slice(None))
+        ways = [(from_region, home, up_bytes), (home, from_region, down_bytes)][: 1 + self.round_trip]
+        is_home = from_region == home
         if self.network.exchange == "two-level":  # the server of the aggregator's region is the aggregator
-            alone_s[home] = 0.0
-            alone_s += sum(self.matrix.seconds(regions, regions, num_bytes) for *_, num_bytes in ways)
+            within_s = self._pass_s(
+                [(from_region, from_region, num_bytes) for *_, num_bytes in ways], start_s
+            )
+            alone_s = within_s + np.where(is_home, 0.0, self._pass_s(ways, start_s + within_s))
+        else:
+            alone_s = self._pass_s(ways, start_s)
         link_s = 8 * sum(num_bytes for *_, num_bytes in ways) / self.aggregator_bandwidth_bps
         if not self.network.shared_uplinks:
-            return Transfers(alone_s[region], link_s)
-        uplink_s = sum(
-            8 * num_bytes / self.matrix.bandwidth_bps[start, end] for start, end, num_bytes in ways
-        )
-        uplink_s[home] = 0.0
-        return Transfers(alone_s[region], link_s, region, uplink_s[region])
+            return Transfers(alone_s[of_site], link_s)
+        num = np.bincount(region, minlength=len(regions))[from_region]
 
-    def all_reduce_s(self, order: np.ndarray, num_bytes: float) -> np.ndarray:
+        def uplink_s(clock_s: float, num: np.ndarray | int = 1) -> np.ndarray:
+            bandwidth_bps = self.series.at(clock_s).bandwidth_bps
+            taken_s = sum(8 * num_bytes / bandwidth_bps[start, end] for start, end, num_bytes in ways)
+            return np.where(is_home, 0.0, num * taken_s)
+
+        each_s, all_s = (self._lasts_s(partial(uplink_s, num=n), start_s) for n in (1, num))
+        return Transfers(alone_s[of_site], link_s, region, each_s[of_site], all_s[of_site])
+
+    def _pass_s(self, ways: Sequence[tuple[Sites, Sites, float]], start_s: np.ndarray | float) -> np.ndarray:
+        """Seconds of transfers over `ways`, one after the other: from regions, to regions, and their bytes."""
+        total_s = 0.0
+        for way in ways:
+            whole_s, latency_s = (
+                lambda clock_s, hop=hop: self.series.at(clock_s).seconds(*hop)
+                for hop in (way, (*way[:2], 0.0))
+            )
+            total_s = total_s + self._lasts_s(whole_s, start_s + total_s, latency_s)
+        return total_s
+
+    def _lasts_s(
+        self,
+        whole_s: Callable[[float], np.ndarray],
+        start_s: np.ndarray | float,
+        latency_s: Callable[[float], np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Seconds that transfers take which start then, at one time or each [m] at its own. `whole_s(t)` are those over
+        links as at the time t, and `latency_s(t)` those of them in which no bits are sent (default: none), [m].
+
+        The latency is that of the start; between two changes the bits of that span are sent. InputError where there are
+        too many changes.
+        """
+        if self.series.is_steady:
+            return whole_s(0.0)
+        start_s, left, sent_s = np.asarray(start_s), 1.0, 0.0
+        at_once_s = delay_s = in_one = np.float64(0)
+        first_s = float(np.nanmin(start_s))  # NaN: by a link that the table lacks
+        for now_s, end_s, at_s in islice(spans(first_s, self.series.next_change_s), MOST_STEPS):
+            seconds, latency = whole_s(at_s), latency_s(at_s) if latency_s else 0.0
+            bits_s, span_s = seconds - latency, np.maximum(end_s - np.maximum(now_s, start_s), 0.0)
+            waits = start_s >= end_s
+            goes_on = waits | (left * bits_s > span_s)
+            begins = start_s >= now_s  # in this span or a later one, which then counts
+            at_once_s, delay_s = np.where(begins, seconds, at_once_s), np.where(begins, latency, delay_s)
+            in_one = np.where(begins, ~goes_on, in_one)
+            sent_s = sent_s + np.where(goes_on, span_s, left * bits_s)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                left = np.where(waits, left, np.where(goes_on, left - span_s / bits_s, 0.0))
+            if not goes_on.any():
+                return np.where(in_one, at_once_s, delay_s + sent_s)
+        problem = f"changes more than {MOST_STEPS:,} times in a transfer that starts at {first_s:g} s"
+        raise InputError(f"network.path = {self.network.path!r}", problem, "check network.update_bytes")
+
+    def all_reduce_s(self, order: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
         """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of the ring but one, twice."""
-        region = self.region[order]
-        is_first = np.zeros(len(order), dtype=bool)
-        is_first[np.unique(region, return_index=True)[1]] = True
-        rings, of_ring = self._rings(tuple(region[is_first].tolist())), np.cumsum(is_first) - 1
-        bandwidth_bps, latency_s = (values[of_ring] for values in rings)
-        within_bps = np.where(is_first, np.inf, self.matrix.bandwidth_bps[region, region])
-        within_s = np.where(is_first, 0.0, self.matrix.latency_s[region, region])
-        bandwidth_bps = np.minimum(bandwidth_bps, np.minimum.accumulate(within_bps))
+        region, matrix = self.region[order], self.series.at(clock_s)
         k = np.arange(1, len(order) + 1)
+        first = np.zeros(len(matrix.regions), np.int64)  # k of the first site of each region; 0: none
+        first[region[::-1]] = k[::-1]
+        is_first = np.zeros(len(order) + 1, dtype=bool)
+        is_first[first] = True
+        is_first = is_first[1:]
+        rings = self._rings(self.series.step(clock_s), tuple(region[is_first].tolist()))
+        of_ring = np.cumsum(is_first) - 1
+        bandwidth_bps, latency_s = (values[of_ring] for values in rings)
+        within_bps = np.where(is_first, np.inf, matrix.bandwidth_bps.diagonal()[region])
+        within_s = np.where(is_first, 0.0, matrix.latency_s.diagonal()[region])
+        bandwidth_bps = np.minimum(bandwidth_bps, np.minimum.accumulate(within_bps))
         return 2 * (1 - 1 / k) * (8 * num_bytes / bandwidth_bps + latency_s + np.cumsum(within_s))
 
 
@@ -241,28 +301,42 @@ def best_rings(matrix: Matrix, regions: tuple[int, ...]) -> tuple[np.ndarray, np
     Up to `MOST_EXACT` regions all rings are compared. Beyond, each region is put into the ring of those before it where
     the ring stays best, so that there may be a better one.
     """
-    ring, within_s = np.array(regions[:1]), matrix.latency_s[regions[0], regions[0]]
-    slowest_bps, latency_s = [np.inf], [float(np.nan_to_num(within_s))]
-    for num in range(2, len(regions) + 1):
+    num_regions = len(regions)
+    bandwidth_bps, latency_s = (
+        values[np.ix_(regions, regions)] for values in (matrix.bandwidth_bps, matrix.latency_s)
+    )
+    slowest_bps, around_s = np.full(num_regions, np.inf), np.full(num_regions, np.nan_to_num(latency_s[0, 0]))
+    ring, few = np.zeros(num_regions + 1, dtype=np.int64), slice(MOST_EXACT)  # a ring ends where it begins
+    for num in range(2, num_regions + 1):
         if num <= MOST_EXACT:
-            others = np.array([*permutations(regions[1:num])])
-            rings = np.insert(others, 0, regions[0], axis=1)
-            following = np.roll(rings, -1, axis=1)
-            slowest = matrix.bandwidth_bps[rings, following].min(axis=1)
-            latency = matrix.latency_s[rings, following].sum(axis=1)
-            best = np.lexsort((latency, -slowest))[0]
-            ring = rings[best]
+            links = _all_rings(num, width := min(num_regions, MOST_EXACT))
+            slowest = bandwidth_bps[few, few].take(links).min(axis=0)
+            fastest = np.flatnonzero(slowest == slowest.max())
+            latency = latency_s[few, few].take(links.T[fastest].copy()).sum(axis=1)
+            ring[:num] = links[:, fastest[latency.argmin()]] // width
         else:
-            new, following = regions[num - 1], np.roll(ring, -1)
-            links_bps = matrix.bandwidth_bps[ring, following]
-            others_bps = np.full(num - 1, links_bps.min())  # the slowest but for the link that is cut
-            others_bps[links_bps.argmin()] = np.delete(links_bps, links_bps.argmin()).min()
-            slowest = np.minimum(matrix.bandwidth_bps[ring, new], matrix.bandwidth_bps[new, following])
-            slowest = np.minimum(slowest, others_bps)
-            latency = matrix.latency_s[ring, new] + matrix.latency_s[new, following]
-            latency = latency_s[-1] + latency - matrix.latency_s[ring, following]
-            best = np.lexsort((latency, -slowest))[0]
-            ring = np.insert(ring, best + 1, new)
-        slowest_bps.append(float(slowest[best]))
-        latency_s.append(float(latency[best]))
-    return np.array(slowest_bps), np.array(latency_s)
+            new, start, end = num - 1, ring[: num - 1], ring[1:num]
+            links_bps = bandwidth_bps[start, end]
+            cut = links_bps.argmin()
+            others_bps = np.partition(links_bps, 1)[:2]  # the slowest, and that but for the link that is cut
+            slowest = np.minimum(bandwidth_bps[:, new][start], bandwidth_bps[new][end])
+            without = min(slowest[cut], others_bps[1])
+            slowest = np.minimum(slowest, others_bps[0])
+            slowest[cut] = without
+            fastest = np.flatnonzero(slowest == slowest.max())
+            start, end = start[fastest], end[fastest]
+            latency = latency_s[start, new] + latency_s[new, end]
+            latency = around_s[num - 2] + latency - latency_s[start, end]
+            at = fastest[latency.argmin()] + 1
+            ring[at + 1 : num + 1] = ring[at:num].copy()
+            ring[at] = new
+        slowest_bps[num - 1], around_s[num - 1] = slowest[fastest[0]], latency.min()
+    return slowest_bps, around_s
+
+
+@cache
+def _all_rings(num: int, width: int) -> np.ndarray:
+    """The links of all rings through regions 0 to `num` - 1, [num, (num - 1)!]: number of the region from which each
+    leads, times `width`, plus that to which it leads."""
+    rings = np.array([(0, *others) for others in permutations(range(1, num))]).T
+    return np.ascontiguousarray(rings * width + np.roll(rings, -1, axis=0))

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.units import GB, MILE_M, BitsPerSecond, Bytes, Metres
 from hpctrip.base.validate import instance, numbers
 from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.sim.calendar import Calendar
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.sites import Sites, known
 
@@ -34,14 +35,13 @@ class Transfers(NamedTuple):
     """Number of the region of each, [k], where the sites of a region share its uplink."""
     uplink_s: np.ndarray = np.float64(0)
     """Seconds that each takes of its region's uplink, [k]."""
+    uplinks_s: np.ndarray = np.float64(0)
+    """Seconds that all of these of its region take of it, [k]."""
 
     @property
     def together_s(self) -> np.ndarray:
         """L_i of all k at once, [k]: none ends before all that use a shared link have passed it."""
-        together_s = np.maximum(self.alone_s, len(self.alone_s) * self.link_s)
-        if self.region is None:
-            return together_s
-        return np.maximum(together_s, np.bincount(self.region)[self.region] * self.uplink_s)
+        return np.maximum(np.maximum(self.alone_s, len(self.alone_s) * self.link_s), self.uplinks_s)
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,18 @@ class Links:
         computed, for as long as `all_reduce_s` says. Then they are what `transfer_s` says of them together."""
         return False
 
-    def all_reduce_s(self, order: np.ndarray, num_bytes: float) -> np.ndarray:
-        """Seconds in which the first k sites of `order` [n] exchange updates of so many bytes, for every k, [n]."""
+    def all_reduce_s(self, order: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
+        """Seconds in which the first k sites of `order` [n] exchange updates of so many bytes, for every k, [n], over
+        links as they are at that time."""
+        raise NotImplementedError
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """Dates of the links; None: they have none."""
+        return None
+
+    def on(self, calendar: Calendar) -> Links:
+        """The same links cut to a calendar within their own, from whose start simulated time counts."""
         raise NotImplementedError
 
 

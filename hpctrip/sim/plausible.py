@@ -17,6 +17,9 @@ LONG_RTT_S = 1.0
 ODD = 100.0
 """Factor by which a site's hardware is probably not what its other values were meant for."""
 
+ODD_WITHOUT_GPUS = 2.0
+"""The same for a contract of a site whose number of GPUs is that of [throughput]."""
+
 
 def warnings(world: World) -> list[str]:
     """One line for each value that is probably a mistake, such as one in a wrong unit."""
@@ -31,9 +34,9 @@ def power_at_start(world: World) -> str:
     return f"{text}; no site follows {', '.join(unused)}" if unused else text
 
 
-def _is_odd(ratio: np.ndarray) -> np.ndarray:
-    """Whether numbers that should be near 1 are beyond a factor of ODD."""
-    return (ratio >= ODD) | (ratio <= 1 / ODD)
+def _is_odd(ratio: np.ndarray, factor: float = ODD) -> np.ndarray:
+    """Whether numbers that should be near 1 are beyond a factor."""
+    return (ratio >= factor) | (ratio <= 1 / factor)
 
 
 def _of_sites(world: World) -> Iterator[str]:
@@ -63,13 +66,29 @@ def _of_sites(world: World) -> Iterator[str]:
     if hardware.others and unknown.any():
         yield "sites: their kinds of GPUs are as fast as each other at full power; give a column seconds_per_sample"
     contract_w, full_w = columns.get("contract_w", np.full(number, np.nan)), hardware.full_power_w
-    if (odd := np.flatnonzero(_is_odd(contract_w / full_w))).size:
+    factor = ODD if "num_gpus" in columns else ODD_WITHOUT_GPUS
+    if (odd := np.flatnonzero(_is_odd(contract_w / full_w, factor))).size:
         contract, drawn = (amount(w[odd[0]], "watts") for w in (contract_w, full_w))
-        yield f"sites: {world.site_name(odd[0])} has a contract of {contract}, its GPUs draw at most {drawn}"
+        text = f"sites: {world.site_name(odd[0])} has a contract of {contract}, its GPUs draw at most {drawn}"
+        hint = "" if "num_gpus" in columns else "; give a column gpus, or set throughput.num_gpus"
+        yield text + hint
     unique, counts = np.unique(names[names != ""], return_counts=True)
     if (twice := unique[counts > 1]).size:
         yield f"sites: several sites have the name {str(twice[0])!r}; give each its own name"
+    yield from _of_zones(world, names)
+
+
+def _of_zones(world: World, names: np.ndarray) -> Iterator[str]:
+    """Signals whose zones have the names of the sites [N], or of the columns of their power, but belong to others."""
+    way_out = 'set {}.site_column = "name"'
+    if not names.all() and (columns := world.supply.describe().get("power_column")) is not None:
+        names, way_out = (
+            columns,
+            'name the sites in a file (sites.kind = "csv"), and set {}.site_column = "name"',
+        )
+    own = [str(name).casefold() for name in names]
     for table, signal in world.signals.items():
-        if {*names} <= {*signal.names} and (np.array(signal.names)[signal.zone] != names).any():
-            key = f'set {table}.site_column = "name"'
-            yield f"{table}: its zones are named as the sites are, but sites drew their zones at random; {key}"
+        zones = [name.casefold() for name in signal.names]
+        if {*own} <= {*zones} and [zones[zone] for zone in signal.zone] != own:
+            random = "sites drew their zones at random"
+            yield f"{table}: its zones are named as the sites or their power are, but {random}; {way_out.format(table)}"

@@ -84,7 +84,7 @@ class Profiler(Component):
             link_s=transfers.link_s,
             region=transfers.region,
             uplink_s=transfers.uplink_s,
-            all_reduce_s=partial(links.all_reduce_s, num_bytes=world.update_bytes)
+            all_reduce_s=partial(links.all_reduce_s, num_bytes=world.update_bytes, clock_s=clock_s)
             if links.all_reduces
             else None,
             clock=world.timing.clock,

@@ -105,6 +105,9 @@ class CohortRound:
         "training of the site, as a multiple of that of [train] (0: that of the round)", "1", "i8", default=0
     )
     queue_s: np.ndarray = column("simulated wait in a queue before it computed", "s", default=0.0)
+    uplink_free_s: np.ndarray = may_lack(
+        "simulated time at which its transfer has passed its region's uplink (NaN: none queues there)", "s"
+    )
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
@@ -281,6 +284,18 @@ class History:
             return expected
 
         return self.running(("queue", num_sites), np.zeros(num_sites), add)
+
+    def uplinks_free_s(self, region: np.ndarray) -> np.ndarray:
+        """When the last transfer so far has passed the uplink of each region, by its number; NaN: none queued there.
+        `region` has the numbers of the sites' regions, [N]."""
+
+        def add(free_s: np.ndarray, rows: Sequence[RoundRow]) -> np.ndarray:
+            free_s = free_s.copy()
+            for row in rows:
+                np.fmax.at(free_s, region[row.cohort.site], row.cohort.uplink_free_s)
+            return free_s
+
+        return self.running("uplinks", np.full(region.max() + 1, np.nan), add)
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

@@ -209,7 +209,8 @@ class Simulation:
         drawn = cohort.joined(idle)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         # else the mean update is none of weights with sum 1, or of updates of one length
-        whole = (draft.discounts[arrived] == 1).all() and len({*cohort.local_work[arrived]}) < 2
+        work = cohort.local_work[arrived]
+        whole = (draft.discounts[arrived] == 1).all() and (work == work[:1]).all()
         mean_norm = outcome.mean_update_norm if whole else math.nan
         signal, noise = estimate(cohort.update_norm[arrived], weights[arrived], mean_norm, len(draft.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
@@ -275,6 +276,7 @@ def _cohort_round(
         weight=weight,
         local_work=flights.local_work,
         queue_s=flights.queue_s,
+        uplink_free_s=flights.uplink_free_s,
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()

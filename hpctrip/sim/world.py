@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -95,9 +95,12 @@ class World:
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         supply = tables.power.checked_supply(columns, hardware.site_w, seed)
         signals = {name: model.checked_signal(name, sites, num_sites, seed) for name, model in grid.items()}
-        supply, signals = _on_one_calendar(supply, signals)
+        dated = _on_one_calendar(
+            {"power": supply, **signals, "network": network.checked_links(distance_m, columns)}
+        )
+        supply, links, signals = dated["power"], dated["network"], {name: dated[name] for name in signals}
         signals = {table: _with_own(table, signal, columns, place) for table, signal in signals.items()}
-        begin_us = sorted({dates.begin_us for dates in _calendars(supply, signals).values()})
+        begin_us = sorted({dates.begin_us for dates in _calendars(dated).values()})
         around = Surroundings(num_sites, seed, columns, supply, signals, begin_us)
         planned = [
             model.checked_availability(f"availability.{name}", around)
@@ -108,7 +111,7 @@ class World:
             distance_m=distance_m,
             site_columns=columns,
             network=network,
-            links=network.checked_links(distance_m, columns),
+            links=links,
             update_bytes=model_bytes * sent_fraction,
             model_bytes=model_bytes,
             power=tables.power,
@@ -166,7 +169,9 @@ class World:
         """The moment at which simulated time begins in each dated series, and the end of its data, as texts."""
         return [
             f"{table} {utc(dates.begin_us)} UTC, data until {utc(dates.end_us)}"
-            for table, dates in _calendars(self.supply, self.signals).items()
+            for table, dates in _calendars(
+                {"power": self.supply, **self.signals, "network": self.links}
+            ).items()
         ]
 
     def site_name(self, site: int) -> str:
@@ -304,11 +309,12 @@ class World:
         that was asked is missing then, or no site could be asked, the round lasts until the deadline.
         """
         k, deadline_s = len(cohort), self.deadline_s
-        asked = np.flatnonzero(self.available(start_s)[cohort] > 0)
+        is_asked = self.available(start_s)[cohort] > 0
+        asked = slice(None) if is_asked.all() else np.flatnonzero(is_asked)
         compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
         queue_s = self.queue_s(round, start_s, cohort)
         status = np.full(k, int(Status.OUT))
-        if len(asked):
+        if is_asked.any():
             sites = cohort[asked]
             lost, extra_s = self.faults.wan(round, len(self), self.seed)
             compute_s[asked] = self.computing_s(sites, start_s, work_s, queue_s[asked])
@@ -322,7 +328,8 @@ class World:
         else:
             makespan_s = self.nobody_s(start_s, cohort)
         version, work = np.full(k, round - 1), np.full(k, local_work)
-        flights = Flights(cohort, version, np.full(k, start_s), compute_s, comm_s, work, status, queue_s)
+        times = np.full(k, start_s), compute_s, comm_s
+        flights = Flights(cohort, version, *times, work, status, queue_s, np.full(k, np.nan))
         return RoundTimes(round, start_s, checked_length_s(round, makespan_s), flights)
 
 
@@ -346,21 +353,16 @@ def _with_own(table: str, signal: GridSignal, columns: Mapping[str, np.ndarray],
     return signal.with_own(values)
 
 
-def _calendars(supply: PowerSupply, signals: dict[str, GridSignal]) -> dict[str, Calendar]:
-    """{input table: calendar} of the series that have dates."""
-    series = {"power": supply, **signals}
+def _calendars(series: Mapping[str, Any]) -> dict[str, Calendar]:
+    """{input table: calendar} of the supply, signals and links that have dates."""
     return {table: each.calendar for table, each in series.items() if each.calendar is not None}
 
 
-def _on_one_calendar(
-    supply: PowerSupply, signals: dict[str, GridSignal]
-) -> tuple[PowerSupply, dict[str, GridSignal]]:
-    """The same series, of which those with dates begin at one moment and end together. InputError as `shared`."""
-    dates = shared(_calendars(supply, signals))
-    on_time = {
-        table: signal.on(dates[table]) if table in dates else signal for table, signal in signals.items()
-    }
-    return supply.on(dates["power"]) if "power" in dates else supply, on_time
+def _on_one_calendar(series: Mapping[str, Any]) -> dict[str, Any]:
+    """The same supply, signals and links, of which those with dates begin at one moment and end together. InputError as
+    `shared`."""
+    dates = shared(_calendars(series))
+    return {table: each.on(dates[table]) if table in dates else each for table, each in series.items()}
 
 
 class CohortPower:

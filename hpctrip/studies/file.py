@@ -121,8 +121,8 @@ class Axis(Component):
 
     @property
     def title(self) -> str:
-        """Name of the axis: `name`, or else its key."""
-        return self.name or self.key or ""
+        """Name of the axis: `name`, or else its key; that of the table [rounds] is a column of the ledger."""
+        return self.name or {"rounds": "rounds.kind"}.get(self.key or "", self.key) or ""
 
 
 class Picture(_WithTables):

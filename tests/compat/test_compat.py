@@ -12,7 +12,7 @@ from hpctrip.sim.power.csv import CsvPower
 ARCHIVE = Path(__file__).with_name("hpctrip_0.3.0.tar.gz")
 LONGER = ("-o", 'interrupt.job_s="1 d"')
 """The interrupted runs had a second."""
-ADDED = {"link_free_s", "start_s", "age", "weight", "local_work", "queue_s"}
+ADDED = {"link_free_s", "start_s", "age", "weight", "local_work", "queue_s", "uplink_free_s"}
 """Columns that 0.3.0 did not have."""
 
 

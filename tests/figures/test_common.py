@@ -103,6 +103,18 @@ def test_runs_with_different_targets_need_one_named(make_run):
     assert reading.common_target(runs, 0.4) == 0.4
 
 
+def test_many_settings_in_which_runs_differ_are_one_line(make_run, capsys):
+    alike, other = ({f"key{number}": value for number in range(6)} for value in (1, 2))
+    runs = reading.read_runs([make_run("a", tables={"train": alike}), make_run("b", tables={"train": other})])
+    assert (
+        grouping.warn_of_differences(grouping.grouped(runs)) == "not alike in train.key0, train.key1, 4 more"
+    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "warning: not alike in 6 keys, such as train.key0, train.key1, train.key2, train.key3; "
+    )
+
+
 def test_only_settings_beside_the_policy_are_warned_of(groups, capsys):
     assert grouping.warn_of_differences(groups(("powertrip", {}), ("static", STATIC))) == ""
     assert capsys.readouterr().err == ""

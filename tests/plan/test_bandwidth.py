@@ -71,17 +71,23 @@ def bandwidth(hpctrip, tmp_path):
     return run
 
 
-def test_the_rest_is_that_of_the_input_and_so_are_the_links(bandwidth, tiny, tmp_path):
-    """Four sites of a ring of 8 Gbit/s: 1.5 x 0.5 GB take 0.75 s beside 3 steps of 2 s, of which a step may overlap."""
+@pytest.fixture
+def ring_of_four(tmp_path):
+    """Lines of four sites in a ring of 8 Gbit/s: 1.5 x 0.5 GB take 0.75 s beside 3 steps of 2 s."""
     (tmp_path / "links.csv").write_text(LINKS)
     (tmp_path / "sites.csv").write_text("region\n" + "a\n" * 4)
     network = f"{{kind='matrix', path='{tmp_path / 'links.csv'}', aggregator='a', exchange='ring', update_bytes=5e8}}"
-    lines = (
+    return (
         f"-osites={{kind='csv', path='{tmp_path / 'sites.csv'}'}}",
         f"-onetwork={network}",
         *("-opolicy.kind=all", "-opower.kind=constant", "-otrain.local_steps=3", "-otrain.batch_size=4"),
         "-otiming.seconds_per_sample=0.5",
     )
+
+
+def test_the_rest_is_that_of_the_input_and_so_are_the_links(bandwidth, tiny, ring_of_four):
+    """A step may overlap."""
+    lines = ring_of_four
     alone, other, hidden, _ = bandwidth(tiny, *lines, "--vary=overlap_steps=0,1", "--vary=num_sites=4,5")
     assert [alone[key] for key in ("num_params", "step_s", "local_steps", "bits", "num_sites")] == [
         1.25e8,
@@ -92,6 +98,25 @@ def test_the_rest_is_that_of_the_input_and_so_are_the_links(bandwidth, tiny, tmp
     ]
     assert alone["utilisation"] == pytest.approx(6 / 6.75) and alone["needed_bps_50"] == pytest.approx(1e9)
     assert hidden["utilisation"] == 1 and other["utilisation"] is None
+
+
+@pytest.mark.parametrize(
+    ("overlap", "recipe", "exchange_s", "hidden_s"),
+    [
+        ("{fragments=3, steps=1, blend=0.5}", (9, 3, 1), 3.0, 2.0),  # 2 GB every 3 steps
+        ("{delayed=true}", (3, 1, 3), 9.0, 6.0),  # behind a whole round
+    ],
+)
+def test_fragments_and_their_overlap_are_those_of_the_input(
+    bandwidth, hpctrip, tiny, ring_of_four, overlap, recipe, exchange_s, hidden_s
+):
+    lines = (tiny, *ring_of_four, f"-ooverlap={overlap}", "-onetwork.update_bytes=6e9")
+    (row,) = bandwidth(*lines)
+    assert (row["local_steps"], row["fragments"], row["overlap_steps"]) == recipe
+    assert row["num_params"] == pytest.approx(1.5e9, rel=1e-3)
+    assert row["utilisation"] == pytest.approx(6 / (6 + exchange_s - hidden_s), rel=1e-3)
+    planned = json.loads(hpctrip("plan", *lines, "--samples-per-second=1", "--format=json").out)
+    assert row["utilisation"] == pytest.approx(6 / planned["rounds"][0]["makespan_s"], rel=1e-3)
 
 
 GIVEN = ("num_params=1e9,1e10", "step_s=800 ms", "local_steps=30", "bits=4", "num_sites=2")
@@ -125,6 +150,8 @@ def test_what_is_no_table_of_bandwidths_is_not_drawn(hpctrip, tmp_path, table):
             "gives 9,801 rows, the most is 1,000",
         ),
         (("--vary", "bits=4"), "is an option of --bandwidth; add --bandwidth"),
+        (("--bandwidth", "-n", "5"), "-n 5: is of the run, and --bandwidth plans its first round"),
+        (("--bandwidth", "--rounds=10"), "--rounds 10: is of the run"),  # its default
     ],
 )
 def test_a_wrong_recipe_is_refused(hpctrip, tiny, arguments, message):

@@ -118,8 +118,16 @@ def test_the_rule_that_ends_the_run_is_foreseen(planned, trained, rule):
 
 def test_a_deadline_before_the_end_is_warned_of(hpctrip, tiny):
     lines = ("policy.kind=all", "stop.max_rounds=100")
-    assert "after its deadline" not in plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=90 days"))
-    assert "h after its deadline of 0.25 h" in plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=15 min"))
+    assert "its deadline" not in plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=90 days"))
+    text = plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=15 min"))
+    assert "! after all 100 rounds the run ends " in text and "its deadline of 0.25 h is about " in text
+
+
+def test_it_says_how_many_rounds_end_by_a_time(planned):
+    plan = figures(planned(1, "policy.kind=all", "stop.max_rounds=9"), 2)
+    first_s, second_s = (planned.row.makespan_s for planned in plan.rounds)
+    times_s = (0.0, first_s, first_s + 0.9 * second_s, first_s + second_s, first_s + 3.5 * second_s)
+    assert [plan.rounds_within(time_s) for time_s in times_s] == [0, 1, 1, 2, 4]
 
 
 def test_the_planned_file_sizes_are_those_of_the_run(planned, trained):

@@ -43,6 +43,13 @@ def test_it_counts_what_each_site_took_part_in_did_and_held_up(written):
     assert "energy_kwh" not in report and "carbon_kg" not in report  # the file does not know them
 
 
+def test_nobody_waits_for_a_site_that_trains_alone(written, fake_history):
+    first, *others = fake_history(3, 5).rows
+    report = by_site(written(History((replace(first, num_sites=1), *others))))
+    assert report["rounds_straggler"].tolist() == [0, 0, 1, 1, 0]
+    assert report["straggler_compute_s"].tolist() == [0, 0, 30, 40, 0]
+
+
 @pytest.mark.parametrize("lines", [(), LATE], ids=["synchronous", "as they come"])
 def test_its_amounts_add_up_to_those_of_the_run(trained, lines):
     grid = ("carbon={kind='daily', mean=300, swing=100}", "price={kind='constant', per_kwh=0.2}")
@@ -54,7 +61,10 @@ def test_its_amounts_add_up_to_those_of_the_run(trained, lines):
         ("cost", "cost", 1),
     ):
         assert report[name].sum() * unit == pytest.approx(run.rounds[column].sum())
-    assert report["computing_s"].sum() > 0 and report["rounds_straggler"].sum() == len(run.rounds)
+    assert (
+        report["computing_s"].sum() > 0
+        and report["rounds_straggler"].sum() == (run.rounds["num_sites"] > 1).sum()
+    )
     head, rows = table_of(run, report)
     assert [name.split()[0] for name in head][-4:] == ["energy", "CO2", "cost", "straggler"]
     assert rows[-1][:2] == ["all sites", str(len(run.rounds))]

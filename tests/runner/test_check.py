@@ -112,6 +112,25 @@ def test_check_plan_and_run_warn_of_an_update_of_a_few_bytes(hpctrip, tiny, tmp_
     assert hpctrip("check", tiny).err == ""
 
 
+def test_zones_of_the_sites_names_that_the_sites_do_not_have_are_warned_of(hpctrip, tiny, tmp_path):
+    power, price, sites = (tmp_path / f"{name}.csv" for name in ("power", "price", "sites"))
+    power.write_text("time_s,oslo_kw,porto_kw,riga_kw\n0,20,30,25\n60,22,31,26\n")
+    price.write_text("time_s,Oslo,Porto,Riga\n0,31.5,90,60\n60,31.5,90,60\n")
+    sites.write_text("name,region\noslo,x\nporto,x\nriga,x\n")
+
+    def warned(of_sites):
+        lines = f"power={{kind='csv', path='{power}'}}", of_sites, "price.kind=csv", f"price.path={price}"
+        words = [
+            word for line in (*lines, "price.unit=per MWh", 'price.value_column="*"') for word in ("-o", line)
+        ]
+        (line,) = (line for line in hpctrip("check", tiny, *words).err.splitlines() if "at random" in line)
+        return line.removeprefix("warning: price: its zones are named as the sites or their power are, but ")
+
+    random, key = "sites drew their zones at random; ", 'set price.site_column = "name"'
+    assert warned("sites.num_sites=3") == f'{random}name the sites in a file (sites.kind = "csv"), and {key}'
+    assert warned(f"sites={{kind='csv', path='{sites}'}}") == random + key
+
+
 def test_check_and_run_warn_of_sites_in_wrong_units_and_name_what_ends_a_round(
     hpctrip, tiny, tmp_path, monkeypatch
 ):

@@ -55,7 +55,9 @@ def cached_model(num_params=5):
 def times(round, sites, **others):
     """The times of a round in which these sites start and arrive, unless `others` say otherwise."""
     fields = {"site": sites, "version": round - 1, "start_s": 0.0, "compute_s": 1.0, "comm_s": 1.0}
-    fields = fields | {"local_work": 1, "status": Status.ARRIVED, "queue_s": 0.0} | others
+    fields = (
+        fields | {"local_work": 1, "status": Status.ARRIVED, "queue_s": 0.0, "uplink_free_s": np.nan} | others
+    )
     columns = np.broadcast_arrays(*(np.array(values) for values in fields.values()))
     return RoundTimes(round, 0.0, 2.0, Flights(*columns))
 

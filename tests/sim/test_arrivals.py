@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import Steps, faults, links
+from worlds import Grouped, Steps, faults, links, matrix
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
@@ -18,6 +18,7 @@ from hpctrip.sim.arrivals import ROUNDS, SYNCHRONOUS, Buffered, Quorum, Synchron
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.matrix import MatrixNetwork
 from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies.base import Decision
@@ -141,6 +142,55 @@ def test_transfers_pass_the_shared_link_in_the_order_in_which_they_begin(three):
     assert first.clock_s == 40 and first.link_free_s == 55
     assert told(second)[2, 1] == "ARRIVED" and second.cohort.comm_s[-1] == 25
     assert second.cohort.comm_s[0] == 20  # begins at 50, behind the one that holds the link until 55
+
+
+def test_a_regions_uplink_serves_transfers_in_the_order_in_which_they_begin(simulation, tmp_path):
+    """1 GB takes 20 s from region 1 and 10 s from region 2. Sites 0 and 3 are at home and end the first rounds, at 7,
+    14, 21 and 28 s, while the others are under way."""
+    rows = "0,0,0,8 1,0,0,0.4 2,0,0,0.8"
+    shared = matrix(tmp_path, rows, shared_uplinks=True, update_bytes=1e9)
+    world = build_world(Grouped(num_sites=6), network=shared, timing=Timing(seconds_per_sample=1.0))
+    visits = np.array([5, 10, 30, 6, 12, 33])
+    simulated = simulation(world, num_visits=visits, rounds=Buffered(num=2, concurrency=6))
+    played, _ = rounds(simulated, 9)
+    assert [row.clock_s for row in played[:4]] == [7, 14, 21, 28]
+    flights = {}  # (site, start): (when it has computed, when its update is there)
+    for row in played:
+        for site, start_s, compute_s, comm_s, free_s in zip(
+            *(
+                getattr(row.cohort, name)
+                for name in ("site", "start_s", "compute_s", "comm_s", "uplink_free_s")
+            ),
+            strict=True,
+        ):
+            flights[int(site), float(start_s)] = start_s + compute_s, start_s + compute_s + comm_s
+            assert np.isnan(comm_s) or site % 3 == 0 or free_s == start_s + compute_s + comm_s
+    assert flights[1, 0] == (10, 30) and flights[4, 0] == (12, 50)  # 4 waits for 1
+    assert flights[2, 0] == (30, 40) and flights[5, 0] == (33, 50)  # another uplink
+    assert flights[1, 30] == (40, 70)  # and 1 for 4, whose transfer has begun four rounds before
+
+
+def test_a_transfer_leaves_the_queue_of_an_uplink_with_the_bandwidth_of_the_moment(simulation, tmp_path):
+    """8 Gbit from 10 s on: 4 by 0.4 Gbit/s, 4 by 0.8; the second begins then."""
+    lines = [
+        "time_s,from,to,rtt_ms,bandwidth_gbps",
+        "0,1,0,0,0.4",
+        "20,1,0,0,0.8",
+        "1000,1,0,0,0.8",
+        "0,0,0,0,8",
+    ]
+    (tmp_path / "links.csv").write_text("\n".join([*lines, "0,2,0,0,8"]))
+    keys = {
+        "path": str(tmp_path / "links.csv"),
+        "aggregator": "0",
+        "shared_uplinks": True,
+        "update_bytes": 1e9,
+    }
+    network = MatrixNetwork(**keys)
+    world = build_world(Grouped(num_sites=5), network=network, timing=Timing(seconds_per_sample=1.0))
+    visits = np.array([90, 10, 90, 90, 12])
+    (first,), _ = rounds(simulation(world, num_visits=visits, rounds=Quorum(num=2)), 1)
+    assert first.cohort.comm_s[[1, 4]].tolist() == [15, 23] and first.clock_s == 35
 
 
 def test_who_is_out_does_not_start_and_who_is_late_is_given_up_when_its_own_time_is_over(three, tmp_path):

@@ -241,6 +241,7 @@ def test_an_event_may_be_that_of_a_group_of_sites_and_have_a_date(tmp_path):
     assert world.available(600.0).tolist() == [1, 0, 0]
     for row, told in {
         "Rme,2026-01-01,9\nRome,2026-01-01,9": "site = 'Rme' is no site; did you mean 'Rome'",
+        "Rme,2026-01-01,9": "line 2: site = 'Rme' is no site; did you mean 'Rome'",
         "Rome,2025-12-31T23:00,9": "before the start of the simulated time; it begins at 2026-01-01T00:00:00 UTC",
     }.items():
         wrong = events(tmp_path, row, "site,start,duration_s")

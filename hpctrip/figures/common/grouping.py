@@ -18,6 +18,9 @@ APART = ("seed", "stop")
 """Input keys that change a run but make no other configuration: which draw it is, and when it ends, because what is
 compared is the time to one target."""
 
+MOST_LISTED = 4
+"""Keys in which runs differ that have a line each; of more, one line names some."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -139,9 +142,13 @@ def warn_of_differences(groups: Sequence[Group]) -> str:
             if not key.startswith("policy."):
                 labels[key][_shown(value)].append(group.label)
     differences = sorted(key for key, by_value in labels.items() if len(by_value) > 1)
-    for key in differences:
+    for key in differences if len(differences) <= MOST_LISTED else ():
         values = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels[key].items())
         print(f"warning: not alike in {key}: {values}", file=sys.stderr)
+    if len(differences) > MOST_LISTED:
+        keys = ", ".join(differences[:MOST_LISTED])
+        hint = "hpctrip diff lists them, and -o label=... names runs of a kind"
+        print(f"warning: not alike in {len(differences)} keys, such as {keys}; {hint}", file=sys.stderr)
     if len(differences) > 2:
         differences[2:] = [f"{len(differences) - 2} more"]
     return f"not alike in {', '.join(differences)}" if differences else ""

@@ -97,7 +97,7 @@ class Surroundings:
         line of which there is no such site."""
         names, given = np.array(self.columns.get("name", ())), np.array(table.column("site"))
         is_name = np.isin(given, names[names != ""])
-        if is_name.any():
+        if is_name.any() or ((names != "").any() and not np.char.isdecimal(given).all()):
             hint = unknown_name(str(given[is_name.argmin()]), filter(None, names.tolist()))
             table.refuse("site", ~is_name, "is no site", hint)
             order = np.argsort(names, kind="stable")

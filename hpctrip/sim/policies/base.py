@@ -41,8 +41,8 @@ class Decision:
         a candidate lacks a size or a number (which may be NaN or infinite), or the local work is out of range."""
         cohort = np.asarray(self.cohort)
         is_set = cohort.ndim == 1 and len(cohort) and np.issubdtype(cohort.dtype, np.integer)
-        is_set = is_set and len(np.unique(cohort)) == len(cohort)
-        if not is_set or cohort.min() < 0 or cohort.max() >= num_sites:
+        is_set = is_set and cohort.min() >= 0 and cohort.max() < num_sites
+        if not is_set or np.bincount(cohort.astype(np.int64)).max() > 1:
             raise InputError(
                 place,
                 f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {round}",
