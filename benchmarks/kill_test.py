@@ -4,6 +4,7 @@
     python benchmarks/kill_test.py --runs 30 --folder DIR     # in parts: --runs 60, 100 with the same folder go on
     python benchmarks/kill_test.py --rivals 0.5               # half of the runs beside a second job on the same --out
     python benchmarks/kill_test.py --launch "srun -n {n}"     # another launcher
+    python benchmarks/kill_test.py --states quorum,buffered   # sites that come and go, updates under way
 
 Every run must end with the digest, the clock, the cohorts and the accuracies of a run that nobody disturbed, and at
 no time may its results file or all of its checkpoints be unreadable. A moment is either some time within a round, on
@@ -27,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -58,6 +60,25 @@ STATES = {
     "top-k": {"compression.kind": '"top-k"'},
 }
 """What a checkpoint holds besides the model: nothing, slots of the server's optimiser, residuals of sites."""
+COMING = {
+    "timing.seconds_per_sample": "30",
+    "policy": '{kind="while-clean"}',
+    "carbon": '{kind="csv", path="zone_?.csv", value_column="g_per_kwh"}',
+    "availability.clean": '{kind="window", below=100, provision_s=60, hold_s=60, notice_s=900, release="now"}',
+    "availability.slurm": '{kind="queue", wait_s=120, sigma=0.5}',
+    "availability.grid": '{kind="events", path="events.csv"}',
+}
+UNDER_WAY = {
+    "quorum": {"rounds": '{kind="quorum", num=2, grace_s=30, longest_s=7200}', **COMING},
+    "buffered": {"rounds": '{kind="buffered", num=2, concurrency=4}', **COMING},
+}
+"""Updates that are under way, of sites with windows, queues and an event."""
+FILES = {
+    f"zone_{zone}.csv": "time_s,g_per_kwh\n"
+    + "".join(f"{60 * minute},{60 if (minute + 7 * zone) % 20 < 12 else 140}\n" for minute in range(120))
+    for zone in range(3)
+}
+FILES["events.csv"] = "site,start_s,duration_s,depth,notice_s\n0,600,1800,0.5,300\n3,900,600,1,0\n"
 LAUNCH = "KILL_TEST_LAUNCH"
 """Environment variable with the launcher."""
 HUNG = -1000
@@ -118,7 +139,7 @@ def suicide(plan: dict) -> None:
 
 def arguments(out: Path, state: str) -> list[str]:
     """hpctrip's, to start or resume the run."""
-    settings = {**SCENARIO, **STATES[state]}
+    settings = {**SCENARIO, **(STATES | UNDER_WAY)[state]}
     return ["run", "--resume", "--out", str(out), *(f"-o{key}={value}" for key, value in settings.items())]
 
 
@@ -146,14 +167,18 @@ def launch(
             return HUNG
 
 
-def undisturbed(folder: Path) -> dict[str, Run]:
+def undisturbed(folder: Path, states: Iterable[str]) -> dict[str, Run]:
     """What each state must come to; made in this process, which loads hpctrip's packages once."""
     from hpctrip.cli.main import cli
 
     references = {}
-    for state in STATES:
+    for state in states:
         path = folder / f"undisturbed_{state}.h5"
-        with open(path.with_suffix(".log"), "a") as log, contextlib.redirect_stdout(log):
+        with (
+            open(path.with_suffix(".log"), "a") as log,
+            contextlib.redirect_stdout(log),
+            contextlib.chdir(folder),
+        ):
             cli(arguments(path, state), standalone_mode=False)
         references[state] = open_run(path)
     return references
@@ -222,7 +247,7 @@ def survives(
     rng: random.Random, folder: Path, index: int, references: dict[str, Run], counts: Counter, rivals: float
 ) -> str:
     """One run, killed once or twice, beside a rival in a share `rivals` of them; what went wrong, or ""."""
-    state, out = rng.choice(list(STATES)), folder / f"run{index}.h5"
+    state, out = rng.choice(list(references)), folder / f"run{index}.h5"
     num_ranks, kills = rng.randint(1, 4), rng.choice([1, 1, 2])
     rival = Rival(rng, out, state) if rng.random() < rivals else None
     while kills:
@@ -279,13 +304,18 @@ def survives(
 @click.option(
     "--launch", "launcher", default="mpirun -n {n}", show_default=True, help="What starts {n} ranks."
 )
-def main(runs: int, seed: int, folder: Path | None, rivals: float, launcher: str) -> None:
+@click.option(
+    "--states", default=",".join(STATES), show_default=True, help=f"Also {' and '.join(UNDER_WAY)}."
+)
+def main(runs: int, seed: int, folder: Path | None, rivals: float, launcher: str, states: str) -> None:
     """Kill runs and resume them."""
     os.environ[LAUNCH] = launcher
     with tempfile.TemporaryDirectory() as temporary:
-        folder = folder or Path(temporary)
+        folder = (folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        references = undisturbed(folder)
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        references = undisturbed(folder, states.split(","))
         journal = folder / f"runs_seed{seed}.jsonl"  # a line per run: [what went wrong, counts]
         journal.touch()
         for index in range(len(journal.read_text().splitlines()), runs):

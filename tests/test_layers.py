@@ -46,6 +46,7 @@ FORBIDDEN = {  # what each package must not import from outside
 }
 BY_NAME = {  # {file: the modules of higher layers that it imports by name}
     "figures/__init__.py": {"hpctrip.cluster.figures"},
+    "record/event_report.py": {"hpctrip.cluster.site_power"},
     "record/results_file.py": {"hpctrip.cluster.results"},
     "record/reader.py": {"hpctrip.runner.replay"},
     "runner/experiment.py": {"hpctrip.cluster.site_power"},
@@ -224,7 +225,10 @@ main()"""
 def test_figures_read_results_through_the_reader_alone():
     """Of the simulator they have the network's law, which Fig 5 draws, the quantities that are spent, and the default
     settings of policies and forecasts, which the league leaves out of their names. They write CSV as all do."""
-    of_record = {f"hpctrip.record.{name}" for name in ("reader", "results_file", "merge", "site_report")}
+    of_record = {
+        f"hpctrip.record.{name}"
+        for name in ("reader", "results_file", "merge", "site_report", "event_report")
+    }
     allowed = {
         *of_record,
         *(f"hpctrip.sim.{name}" for name in ("network.distance", "policies", "forecast", "quantities")),

@@ -34,6 +34,19 @@ def next_step_s(clock_s: float, step_s: float) -> float:
     return following if following > clock_s else (step + 2) * step_s  # `clock_s` is a multiple, rounded down
 
 
+def remembered(next_change_s: Callable[[float], float]) -> Callable[[float], float]:
+    """The same function, which is asked once for the times between two changes."""
+    from_s, until_s = np.inf, np.inf
+
+    def following(clock_s: float) -> float:
+        nonlocal from_s, until_s
+        if not from_s <= clock_s < until_s:
+            from_s, until_s = clock_s, next_change_s(clock_s)
+        return until_s
+
+    return following
+
+
 def spans(start_s: float, next_change_s: Callable[[float], float]) -> Iterator[tuple[float, float, float]]:
     """The time from `start_s` on, cut at the changes: (beginning, end, time at which to ask for the values), without
     end. The values are asked for at the middle, which is safe from the rounding of the edges."""

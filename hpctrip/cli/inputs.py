@@ -81,7 +81,8 @@ def check(**run_input: Texts) -> None:
     from hpctrip.sim import plausible
     from hpctrip.sim.step import State
 
-    experiment = read_input(**run_input).experiment
+    checked = read_input(**run_input)
+    experiment = checked.experiment
     simulation = experiment.check()
     simulation.begin(State())
     if experiment.workload.has_own_model:
@@ -91,7 +92,7 @@ def check(**run_input: Texts) -> None:
         forecast(experiment, 1, stated(1.0), device_kind="cpu")
     world = simulation.world
     data = experiment.workload.described_data()
-    for warning in plausible.warnings(world):
+    for warning in (*checked.warnings, *plausible.warnings(world)):
         click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
     for line in world.start:
@@ -165,9 +166,11 @@ def plan(bandwidth: bool, varied: Texts, as_json: bool, **options: Any) -> None:
         table = bandwidths.rows(axes, planned)
         click.echo(json_text(table) if as_json else "\n".join(bandwidths.report(table)))
         return
-    experiment, samples = read_input(**run_input).experiment, options["samples_per_second"]
+    planned_input, samples = read_input(**run_input), options["samples_per_second"]
+    for warning in planned_input.warnings:
+        click.echo(f"warning: {warning}", err=True)
     planned = forecast(
-        experiment,
+        planned_input.experiment,
         options["rounds"],
         stated(samples) if samples else None,
         options["num_ranks"],

@@ -79,6 +79,21 @@ def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
     return {**old, **{key: inner(key) for key in new}}
 
 
+def dropped(layers: Iterable[Tables], merged: Tables, component: Component) -> list[str]:
+    """A line for each value of the layers that went with the kind of its table, although the kind in force has the key,
+    too, with another value; `component` is that of the tables `merged` of them."""
+    stated = {key: value for layer in layers for key, value in flat(layer).items()}
+    if not (gone := stated.keys() - flat(merged).keys()):
+        return []
+    present = flat(resolved(component))
+    return [
+        f"{key} = {shown(stated[key])} was given for another kind of its table and does not count: it is "
+        f"{'not set' if present[key] is None else shown(present[key])}; give it where the kind is given"
+        for key in sorted(gone)
+        if present.get(key, stated[key]) != stated[key]
+    ]
+
+
 def deep(below: Tables, above: Tables) -> Tables:
     """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
     both = {

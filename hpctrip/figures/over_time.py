@@ -1,4 +1,4 @@
-"""Figures over simulated time: accuracy, with bands over seeds, and cohort size.
+"""Figures over simulated time: accuracy, with bands over seeds, cohort size, and power that sites draw.
 
 Up to four configurations share a panel, each with a colour and dashes of its own. More get a panel each, with all
 others grey behind it.
@@ -18,7 +18,8 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, figure
-from hpctrip.figures.common.reading import RUNS, TARGET
+from hpctrip.figures.common.reading import RUNS, TARGET, WHOLE_RUNS
+from hpctrip.record.event_report import Event, events_of, mean_draw_w, world_of
 from hpctrip.record.reader import Run
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ MOST_PANELS = 60
 COLUMNS = 3
 NAME_LENGTH = 36
 """Number of letters of a line that fit over a panel."""
+STEPS = 120
+"""Means over time in a curve of power."""
 MEAN_COLUMNS = ("hours", "accuracy_percent", "low", "high")
 
 Curve = tuple[np.ndarray, np.ndarray]
@@ -185,6 +188,65 @@ def shade_overhead(axes: Axes, static: Run, powertrip: Run) -> float:
     look = {"step": "post", "color": style.ORANGE, "alpha": 0.3, "linewidth": 0}
     axes.fill_between(hours, lower, upper, label="site overhead", **look)
     return float(np.sum((upper - lower)[:-1] * np.diff(hours)))
+
+
+@figure(WHOLE_RUNS)
+def events(runs: Sequence[Run]) -> Drawing:
+    """Power that the sites draw, with the events of [availability].
+
+    The mean draw of a site, by the records: of all sites (thin) and of those that an event concerns (thick), means over
+    the seeds as long as all run. Events are shaded; a dotted line marks the announcement of one. Where there are
+    events, time is drawn from one duration before the first to one after the last.
+    """
+    of_run = {run.path: events_of(run, world) if (world := world_of(run)) else [] for run in runs}
+
+    def draws(run: Run, sites: np.ndarray | None = None) -> Curve:
+        edges_s = edges_of(run, of_run[run.path])
+        if sites is None:
+            concerned = [event.sites for event in of_run[run.path]]
+            sites = np.unique(np.concatenate(concerned)) if concerned else run.sites["site"].to_numpy()
+        kilowatts = mean_draw_w(run, sites, edges_s) / len(sites) / 1e3
+        return (edges_s[:-1] + edges_s[1:]) / 2 / HOUR_S, kilowatts
+
+    groups, picture, places, caption = panels_of(runs, draws)
+    rows, tables = [], []
+    for group, place in zip(groups, places, strict=True):
+        every = group.runs[0].sites["site"].to_numpy()
+        draws_of = {
+            who: [draws(run, of) for run in group.runs] for who, of in (("concerned", None), ("all", every))
+        }
+        last_h = min(hours[-1] for hours, _ in draws_of["all"])
+        hours = np.linspace(draws_of["all"][0][0][0], last_h, STEPS)
+        means = {
+            who: np.mean([np.interp(hours, *each) for each in of], axis=0) for who, of in draws_of.items()
+        }
+        place.axes.plot(hours, means["all"], linewidth=0.6, **place.look)
+        place.axes.plot(hours, means["concerned"], label=place.name, **place.look)
+        for event in of_run[group.runs[0].path]:
+            span_h, announced_h = (event.start_s / HOUR_S, event.end_s / HOUR_S), event.announced_s / HOUR_S
+            place.axes.axvspan(*span_h, color=style.FAINT, alpha=0.5, linewidth=0)
+            if 0 <= announced_h < span_h[0]:
+                place.axes.axvline(announced_h, color=style.QUIET, linestyle=":", linewidth=0.8)
+        rows.append((group.label, str(len(group.runs)), *(f"{means[who].mean():.3g}" for who in means)))
+        columns = {"label": group.label, "hours": hours, **{f"{who}_kw": of for who, of in means.items()}}
+        tables.append(pd.DataFrame(columns))
+    label_panels(picture, places, "Simulated time (hours)", "Power drawn by a site (kW)")
+    places[0].axes.set_xlim(min(table["hours"].min() for table in tables))
+    numbers = [len(group.runs) for group in groups]
+    looks = "thick: sites of the events, thin: all sites; shaded: events, dotted: their announcement"
+    style.finish(picture, f"{style.counts(numbers)}; {caption}\n{looks}")
+    head = ("configuration", "n", "kW of a site of the events", "kW of any site")
+    return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))
+
+
+def edges_of(run: Run, events: Sequence[Event]) -> np.ndarray:
+    """The times [STEPS + 1] between which the power of a run is averaged, in s."""
+    begin_s, end_s = 0.0, float(run.rounds["clock_s"].iloc[-1])
+    if events:
+        lengths_s = [event.end_s - min(event.start_s, event.announced_s) for event in events]
+        begin_s = max(begin_s, min(event.start_s for event in events) - max(lengths_s))
+        end_s = min(end_s, max(event.end_s for event in events) + max(lengths_s))
+    return np.linspace(begin_s, end_s, STEPS + 1)
 
 
 def panels_of(

@@ -144,22 +144,39 @@ class Plan:
         once, as all models of a rank share them.
         sum: the vector that travels.
         data: training set; each GPU has a copy, the CPUs of a node share a memory-mapped one.
-        kept: state of the sites between rounds, on the host with most sites.
-        aggregator: the model, the sum and, while a checkpoint is written, the state of all sites.
+        kept: state of the sites between rounds and updates that are under way, each on the host with most of them.
+        aggregator: the model, the sum and, while a checkpoint is written, the state and updates of all sites.
         """
         host, num_sites = self.aggregator.host, self.rounds[-1].row.num_sites
         p, t = len(host.initial_params), vector_size(TRAINING, num_sites, host.ranks.size) + host.num_buffers
         frozen = sum(q.numel() * q.element_size() for q in host.model.parameters() if not q.requires_grad)
         model = 12 * p + host.slots.nbytes + frozen
         sites_at = np.zeros(1, dtype=np.int64) if host.fixed_hosts is None else np.bincount(host.fixed_hosts)
+        updates_at, update_bytes = self.updates_at, 4 * (p + host.memory.NUM_LOSSES)
+        state_bytes = 4 * host.memory.length
         return {
             "model": model,
             "sum": 8 * (p + t),
             "engine": host.engine.memory_bytes(host.sites_per_block(num_sites)),
             "data": host.task.train.nbytes,
-            "kept": 4 * host.memory.length * int(sites_at.max()),
-            "aggregator": model + 8 * (p + t) + 4 * host.memory.length * int(sites_at.sum()),
+            "kept": state_bytes * int(sites_at.max()) + update_bytes * int(updates_at.max()),
+            "aggregator": model
+            + 8 * (p + t)
+            + state_bytes * int(sites_at.sum())
+            + update_bytes * int(updates_at.sum()),
         }
+
+    @property
+    def updates_at(self) -> np.ndarray:
+        """Updates that each host keeps after the last planned round, as they are under way, [hosts]."""
+        host_of: dict[int, int] = {}
+        for assignment in (planned.assignment for planned in self.rounds):
+            for position in assignment.ended:
+                host_of.pop(int(assignment.cohort[position]), None)
+            for block, host in zip(assignment.blocks, assignment.block_hosts.tolist(), strict=True):
+                kept = block[assignment.weights[block] == 0]
+                host_of |= dict.fromkeys(assignment.cohort[kept].tolist(), host)
+        return np.bincount([*host_of.values()], minlength=len(self.aggregator.ranks.hosts))
 
     @cached_property
     def written_bytes(self) -> dict[str, int]:

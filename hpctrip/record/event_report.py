@@ -2,90 +2,180 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import ConfigDict
 
-from hpctrip.base.io import digest_of_file
+from hpctrip.base.errors import InputError
+from hpctrip.base.series import spans
 from hpctrip.base.units import HOUR_S, amount
-from hpctrip.config.sources import read_sources
+from hpctrip.config.component import Component
+from hpctrip.config.inputs import validate
+from hpctrip.config.sources import changed_sources, named_files, read_sources
 from hpctrip.record.reader import Run, open_run
-from hpctrip.sim.availability import Surroundings
-from hpctrip.sim.availability.events import Events, ListedEvents
-from hpctrip.sim.power import PowerSupply
-from hpctrip.sim.rounds import Status
-from hpctrip.sim.times import moment_us
+from hpctrip.sim.availability import AVAILABILITY, Availability
+from hpctrip.sim.availability.events import ListedEvents
+from hpctrip.sim.bill import bill
+from hpctrip.sim.energy import Accounts
+from hpctrip.sim.faults import Faults
+from hpctrip.sim.flights import RoundTimes
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.network import NETWORKS
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.quantities import ACTIVITIES
+from hpctrip.sim.rounds import History, RoundRow, Status
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import CohortPower, World
+
+J_PER_MWH = 3.6e9
+
+
+class Event(NamedTuple):
+    """Some sites that are asked at the same times to do without the same share of their power."""
+
+    table: str
+    """Name of the table below [availability]."""
+    part: Availability
+    """All events of the table, as a part of the run's world."""
+    sites: np.ndarray
+    """[n]."""
+    start_s: float
+    end_s: float
+    announced_s: float
+    depth: float
+
+
+class _WorldInput(Component):
+    """The tables of an input that describe its world (`WorldInput` in sim/world.py)."""
+
+    model_config = ConfigDict(extra="ignore")
+    seed: int
+    sites: SITES.field()
+    network: NETWORKS.field()
+    power: POWER_MODELS.field()
+    throughput: THROUGHPUT_MODELS.field()
+    timing: Timing
+    faults: Faults
+    availability: AVAILABILITY.named_fields()
+    accounts: Accounts
+    carbon: SIGNALS.field()
+    price: SIGNALS.field()
+
+
+def world_of(run: Run) -> World | None:
+    """The world of a run with [availability]; None where there is none, or it cannot be built, as a file that it reads
+    has changed, or a plug-in is missing."""
+    if not run.input.get("availability"):
+        return None
+    import_module("hpctrip.cluster.site_power")  # registers a power model of a higher layer
+    try:
+        tables = validate(run.input, _WorldInput)
+        files = [file.source() for file in named_files(tables)]
+        if changed_sources(read_sources(run.meta["sources"]), files):
+            return None
+        world = World.build(tables, 4.0 * (run.meta["num_params"] + run.meta["num_buffers"]))
+    except InputError:
+        return None
+    return replace(world, update_bytes=run.meta["update_bytes"])
+
+
+def events_of(run: Run, world: World) -> list[Event]:
+    """The events that began in a run, those of a table that are alike but for their sites in one."""
+    names, events = sorted(run.input["availability"]), []  # as `World.build` has them, after [faults]
+    for name, part in zip(names, world.availability[-len(names) :], strict=True):
+        if isinstance(part, ListedEvents):
+            columns = np.stack([part.start_s, part.end_s, part.announced_s, part.depth], axis=1)
+            for values in np.unique(columns, axis=0):
+                alike = np.flatnonzero((columns == values).all(axis=1))
+                sites = np.unique(np.concatenate([part.sites_of(at) for at in alike]))
+                events.append(Event(name, part, sites, *values.tolist()))
+    return [event for event in events if event.start_s < run.rounds["clock_s"].max()]
 
 
 def by_event(run: Run) -> list[dict[str, Any]]:
     """{name: value} of every event that began in the run: its table, num_sites, start_s, end_s and the depth that it
-    asked for; energy_j that its sites drew in it; their mean draw, mean_w, and that in the hour before, before_w; and
-    lost_s, the seconds at full power that their flights lost. Energies of a flight are spread evenly over its computing
-    and its waiting in a round. Empty where the file of the events is no longer there."""
-    if run.rounds.empty or not (files := [*_files(run)]):
+    asked for; energy_j that its sites drew in it, and without_j that they would have drawn in the same flights and
+    waits with the power that they would have had without it; and lost_s, the seconds at full power that their flights
+    lost by it. Empty where `world_of` is None."""
+    if run.rounds.empty or (world := world_of(run)) is None:
         return []
-    cohorts = open_run(run.path).cohorts if run.cohorts.empty else run.cohorts  # `show` reads without them
-    rows = cohorts.merge(run.rounds[["round", "clock_start_s", "clock_s"]], on="round")
-    from_s, to_s, idle = rows["clock_start_s"], rows["clock_s"], rows["status"] == Status.IDLE
-    flies, last_s = ~idle & (rows["status"] != Status.OUT), float(to_s.max())
-    begin_s = (rows["start_s"] + rows["queue_s"]).clip(from_s, to_s)
-    computed_s = (rows["start_s"] + rows["queue_s"] + rows["compute_s"]).clip(from_s, to_s)
-    waited_s = to_s.where(~idle, computed_s + rows["comm_s"])
-    parts = (begin_s, computed_s, rows["compute_energy_j"]), (computed_s, waited_s, rows["wait_energy_j"])
-
-    def within(start_s: float, end_s: float, begin_s: Any, until_s: Any) -> Any:
-        return (np.minimum(until_s, end_s) - np.maximum(begin_s, start_s)).clip(lower=0)
-
-    def drawn_j(those: Any, start_s: float, end_s: float) -> float:
-        shares = (within(start_s, end_s, a, b) / (b - a) * joules for a, b, joules in parts)
-        return float(sum(share[those].sum() for share in shares))
-
-    def reported(name: str, listed: ListedEvents, at: int) -> dict[str, Any]:
-        start_s, end_s, depth = (float(values[at]) for values in (listed.start_s, listed.end_s, listed.depth))
-        sites = listed.sites_of(at)
-        those, before_s = rows["site"].isin(sites), max(start_s - HOUR_S, 0.0)
-        energy_j, before_j = drawn_j(those, start_s, end_s), drawn_j(those, before_s, start_s)
-        return {
-            "table": name,
-            "num_sites": len(sites),
-            "start_s": start_s,
-            "end_s": end_s,
-            "depth": depth,
-            "energy_j": energy_j,
-            "mean_w": energy_j / (min(end_s, last_s) - start_s),
-            "before_w": before_j / (start_s - before_s) if start_s else math.nan,
-            "lost_s": depth * float(within(start_s, end_s, begin_s, computed_s)[those & flies].sum()),
+    whole = open_run(run.path) if run.cohorts.empty else run  # `show` reads without them
+    events, history = events_of(run, world), History()
+    sums = np.zeros((len(events), 3))
+    for row in whole.history().rows:
+        for event, own in zip(events, sums, strict=True):
+            if row.clock_start_s < event.end_s and row.clock_s > event.start_s:
+                own += _in_event(event, world.after(history), row)
+        history = history.appended(row)
+    return [
+        {
+            "table": event.table,
+            "num_sites": len(event.sites),
+            **{name: getattr(event, name) for name in ("start_s", "end_s", "depth")},
+            **dict(zip(("energy_j", "without_j", "lost_s"), own.tolist(), strict=True)),
         }
+        for event, own in zip(events, sums, strict=True)
+    ]
 
-    begun = ((name, listed, np.flatnonzero(listed.start_s < last_s)) for name, listed in files)
-    return [reported(name, listed, at) for name, listed, events in begun for at in events]
+
+def _in_event(event: Event, world: World, row: RoundRow) -> np.ndarray:
+    """energy_j, without_j and lost_s of `by_event` in one round of this world, [3]."""
+    others = (Availability(len(world)) if each is event.part else each for each in world.availability)
+    start_s, end_s = max(row.clock_start_s, event.start_s), min(row.clock_s, event.end_s)
+    times = replace(RoundTimes.recorded(row), start_s=start_s, makespan_s=end_s - start_s)
+    flights = times.flights
+    flies = np.isin(flights.site, event.sites) & (flights.status != Status.OUT)
+    sites, begin_s, computed_s = flights.site[flies], flights.begin_s[flies], flights.computed_s[flies]
+    drawn_j, worked_s = [], []
+    for each in (world, replace(world, availability=tuple(others))):
+        spent, idle = bill(each, times)
+        of_flights, of_idle = (np.isin(at, event.sites) for at in (flights.site, idle["site"]))
+        drawn_j.append(sum(spent[name][of_flights].sum() + idle[name][of_idle].sum() for name in ACTIVITIES))
+        power, total_s = CohortPower(each, sites, end_s), 0.0
+        for now_s, change_s, at_s in spans(start_s, power.next_change_s):
+            until_s = np.minimum(min(change_s, end_s), computed_s)
+            computes_s = np.maximum(until_s - np.maximum(begin_s, now_s), 0.0)
+            total_s += float(power.throughput_at(at_s) @ computes_s)
+            if change_s >= end_s:
+                break
+        worked_s.append(total_s)
+    return np.array([*drawn_j, worked_s[1] - worked_s[0]])
 
 
 def sentence(event: dict[str, Any]) -> str:
     """An event of `by_event` as text."""
-    change = ""
-    if event["before_w"] > 0:
-        change = f", {event['mean_w'] / event['before_w'] - 1:+.0%} against the hour before"
+    drawn_j, without_j, lost_h = event["energy_j"], event["without_j"], event["lost_s"] / HOUR_S
+    change, rate, shed_j = "", "", without_j - drawn_j
+    if without_j > 0:
+        change = f", {drawn_j / without_j - 1:+.0%} against the same flights and waits without the event"
+    if shed_j > 1e-6 * without_j:
+        rate = f", {lost_h / (shed_j / J_PER_MWH):.3g} h per MWh shed"
     return (
         f"{event['num_sites']} site(s), {event['start_s'] / HOUR_S:.3g} h to {event['end_s'] / HOUR_S:.3g} h: asked "
-        f"-{event['depth']:.0%}, drew {amount(event['energy_j'], 'joules')}{change}; "
-        f"{event['lost_s'] / HOUR_S:.3g} h of training at full power lost"
+        f"-{event['depth']:.0%}, drew {amount(drawn_j, 'joules')}{change}; "
+        f"{lost_h:.3g} h of training at full power lost{rate}"
     )
 
 
-def _files(run: Run) -> Iterator[tuple[str, ListedEvents]]:
-    """(table, its events) of the files of events that are as the run read them."""
-    begin_us = sorted({moment_us(text.split()[1]) for text in run.meta["simulated_start"]})
-    columns = {name: run.sites[name].to_numpy() for name in ("group", "name") if name in run.sites}
-    digests = {source.key: source.digest for source in read_sources(run.meta["sources"])}
-    for name, table in sorted(run.input.get("availability", {}).items()):
-        place = f"availability.{name}"
-        if table["kind"] != "events" or not Path(table["path"]).is_file():
-            continue
-        if digest_of_file(Path(table["path"])) == digests.get(f"{place}.path"):
-            around = Surroundings(len(run.sites), 0, columns, PowerSupply(), {}, begin_us)
-            timezone = table.get("timezone", "UTC")
-            yield name, Events(path=table["path"], timezone=timezone).availability(place, around)
+def mean_draw_w(run: Run, sites: np.ndarray, edges_s: np.ndarray) -> np.ndarray:
+    """The mean power that some sites [n] drew between each two of the times [m + 1], by the records, [m]: energies of a
+    round are spread evenly over a site's computing and its waiting in it."""
+    rows = run.cohorts[run.cohorts["site"].isin(sites)]
+    rows = rows.merge(run.rounds[["round", "clock_start_s", "clock_s"]], on="round")
+    from_s, to_s, is_idle = rows["clock_start_s"], rows["clock_s"], rows["status"] == Status.IDLE
+    begun_s = rows["start_s"].fillna(from_s) + rows["queue_s"]  # of older files: all start together
+    begin_s, computed_s = (at.clip(from_s, to_s) for at in (begun_s, begun_s + rows["compute_s"]))
+    waited_s = to_s.where(~is_idle, computed_s + rows["comm_s"])
+    drawn_j = np.zeros(len(edges_s))
+    for a, b, joules in (
+        (begin_s, computed_s, rows["compute_energy_j"]),
+        (computed_s, waited_s, rows["wait_energy_j"] + rows["comm_energy_j"]),
+    ):
+        a, span_s, joules = a.to_numpy(), np.maximum((b - a).to_numpy(), 1e-9), joules.to_numpy()
+        drawn_j += [joules @ np.clip((edge_s - a) / span_s, 0.0, 1.0) for edge_s in edges_s]
+    return np.diff(drawn_j) / np.diff(edges_s)

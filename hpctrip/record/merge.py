@@ -1,4 +1,4 @@
-"""Merges runs into one table with a row per run, as HDF5 and CSV; formats frames as CSV."""
+"""Merges runs into one table with a row per run, as HDF5 and CSV; formats frames and the reports of sites."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from pydantic_core import to_json
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.io import check_suffix, check_writable, refuse_inputs, replace_file
-from hpctrip.base.text import encodable, printable
+from hpctrip.base.io import check_suffix, check_writable, json_text, refuse_inputs, replace_file
+from hpctrip.base.text import aligned, encodable, printable
 from hpctrip.config.identity import differing
 from hpctrip.record import schema
 from hpctrip.record.lock import SUFFIXES, OutputLock
 from hpctrip.record.open_checked import TABLE, open_checked
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Column
 from hpctrip.record.show import facts_of
+from hpctrip.record.site_report import by_site, table_of
 from hpctrip.record.writer import write_table
 
 COLUMNS = {
@@ -120,6 +122,34 @@ def _refuse_others(path: Path, as_csv: Path) -> None:
             raise InputError(str(path), "exists and is not a merged table", hint) from None
     if os.path.lexists(as_csv):
         raise InputError(str(as_csv), f"exists and is not part of a merged table {path}", hint)
+
+
+def site_reports(runs: Sequence[ResultsFile], form: str) -> str:
+    """The reports of the sites of runs as text: aligned columns, or of the form json, csv or latex (a table of
+    booktabs). InputError where one has no finished round, or no sites."""
+    for run in runs:
+        if not isinstance(run, Run) or run.rounds.empty:
+            problem = (
+                "holds no finished round" if isinstance(run, Run) else "is of a cluster, which has no sites"
+            )
+            raise InputError(str(run.path), problem, "leave out --sites")
+        if faults := run.schema_faults() or [*run.structure_faults()]:
+            raise InputError(faults=faults)
+    if form == "json":
+        return json_text(
+            {"runs": [{"path": run.path, "sites": by_site(run).to_dict("records")} for run in runs]}
+        )
+    if form == "csv":
+        reports = [by_site(run).assign(**({"path": str(run.path)} if len(runs) > 1 else {})) for run in runs]
+        return csv_bytes(pd.concat(reports, ignore_index=True)).decode().rstrip("\n")
+    lines: list[str] = []
+    for run in runs:
+        made_up = [name for name in ("data", "power") if run.meta[f"synthetic_{name}"]]
+        synthetic = ", ".join([*made_up, *run.meta["synthetic_signals"]])
+        title = printable(f"{run.path}{f': synthetic {synthetic}' if synthetic else ''}; simulated time")
+        table = table_of(run, by_site(run))
+        lines += [f"% {title}", *latex_table(*table)] if form == "latex" else [title, *aligned(*table)]
+    return "\n".join(lines)
 
 
 def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -15,8 +15,9 @@ from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record.event_report import by_event, sentence
 from hpctrip.record.lock import is_held
-from hpctrip.record.reader import Run
+from hpctrip.record.reader import Run, open_run
 from hpctrip.record.results_file import ResultsFile
+from hpctrip.record.site_report import by_site, utilisation
 from hpctrip.sim.quantities import BY_SIGNAL, CARBON, SPENT
 
 Facts = Mapping[str, Any]
@@ -72,7 +73,8 @@ def facts_of(run: Run) -> dict[str, Any]:
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
         "meters": run.meta["meters"],
-        "events": by_event(run) if "availability" in run.input else [],
+        "events": by_event(run),
+        "utilisation": _utilisation(run),
         "not_recorded": [
             f"{name}/{c}"
             for name, frame in run.tables.items()
@@ -80,6 +82,14 @@ def facts_of(run: Run) -> dict[str, Any]:
             if "is_counted" not in run.format.tables.get(name, {}).get(c, {})
         ],
     }
+
+
+def _utilisation(run: Run) -> float:
+    """Share of the time for which sites were held in which they computed; NaN where not known, or without
+    [availability], where a site is held for its flights only."""
+    if run.rounds.empty or not run.input.get("availability"):
+        return math.nan
+    return utilisation(by_site(open_run(run.path) if run.cohorts.empty else run))
 
 
 def round_facts(rounds: Mapping[str, Sequence[float]] | pd.DataFrame) -> dict[str, Any]:
@@ -212,6 +222,11 @@ def _progress(facts: Facts) -> dict[str, str]:
         **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last{perplexity}"}),
         "cohort": f"{facts['first_num_sites']} sites first, {facts['median_num_sites']:g} median, "
         f"{facts['last_num_sites']} last",
+        **(
+            {}
+            if math.isnan(used := facts["utilisation"])
+            else {"utilisation": f"{used:.0%} of the sites' time"}
+        ),
         **energy(facts),
         "wall time": wall_time(facts),
     }

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.io import json_text
-from hpctrip.base.text import aligned, printable
+from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, figures, unit_of
-from hpctrip.record.merge import csv_bytes, latex_table
 from hpctrip.record.reader import Run
-from hpctrip.record.results_file import ResultsFile
 from hpctrip.sim.quantities import ACTIVITIES, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
@@ -29,8 +23,8 @@ def by_site(run: Run) -> pd.DataFrame:
     """The table of sites [N] with what each did and spent: how often it was in the cohort
     (rounds_in_cohort, participation_fraction) and the straggler for which others waited (rounds_straggler,
     straggler_fraction, and its times then, straggler_compute_s and straggler_comm_s); its time by activity
-    (computing_s, ...); and what it spent (energy_kwh, carbon_kg, cost), without the columns of which nothing is
-    recorded."""
+    (computing_s, ...), that for which the run held it, provisioned_s, and the share of that in which it computed,
+    utilisation; and what it spent (energy_kwh, carbon_kg, cost), without the columns of which nothing is recorded."""
     cohorts, rounds, bars, num_sites = run.cohorts, run.rounds, bars_of(run), len(run.sites)
     waited = rounds[rounds["num_sites"] > 1]
     cohorts = cohorts.assign(energy_j=cohorts[[*ACTIVITIES]].sum(axis=1, skipna=False))
@@ -49,10 +43,20 @@ def by_site(run: Run) -> pd.DataFrame:
     for doing in DOING[:-1]:
         those = bars[bars["doing"] == doing]
         columns[seconds_of(doing)] = total(those["site"], HOUR_S * (those["end_h"] - those["start_h"]))
+    waits = () if run.setting("accounts.waiting", "") == "released" else ("waiting", "idle")
+    columns["provisioned_s"] = sum(
+        columns[seconds_of(name)] for name in ("computing", "sending", "given up", *waits)
+    )
+    columns["utilisation"] = pd.Series(columns["computing_s"]) / columns["provisioned_s"]
     for quantity in QUANTITIES:
         if (spent := cohorts[quantity.column]).notna().any():
             columns[quantity.total] = total(cohorts["site"], spent) / quantity.total_unit
     return run.sites.assign(**{name: np.asarray(values) for name, values in columns.items()})
+
+
+def utilisation(report: pd.DataFrame) -> float:
+    """Share of the time for which all sites were held in which they computed, from `by_site`; NaN where none was."""
+    return float(report["computing_s"].sum() / (report["provisioned_s"].sum() or np.nan))
 
 
 def seconds_of(doing: str) -> str:
@@ -75,6 +79,8 @@ def table_of(run: Run, report: pd.DataFrame) -> tuple[list[str], list[list[str]]
     for doing in DOING[:-1]:
         if doing not in (*RARE, "given up") or report[seconds_of(doing)].any():
             add(f"{doing} h", seconds_of(doing), HOUR_S)
+    shares = (*report["utilisation"], utilisation(report))
+    columns["utilised"] = ["-" if np.isnan(fraction) else f"{fraction:.0%}" for fraction in shares]
     for what, quantity in spent_in(report).items():
         factor, unit = unit_in(run, report, quantity)
         add(f"{what} {unit}", quantity.total, factor)
@@ -97,34 +103,6 @@ def unit_in(run: Run, report: pd.DataFrame, quantity: Quantity) -> tuple[float, 
     largest, currency = report[quantity.total].abs().max(), str(run.setting("accounts.currency", ""))
     factor, unit = unit_of(largest * quantity.total_unit, quantity.unit, currency)
     return factor / quantity.total_unit, unit
-
-
-def rendered(runs: Sequence[ResultsFile], form: str) -> str:
-    """The reports of runs as text: aligned columns, or of the form json, csv or latex (a table of booktabs). InputError
-    where one has no finished round, or no sites."""
-    for run in runs:
-        if not isinstance(run, Run) or run.rounds.empty:
-            problem = (
-                "holds no finished round" if isinstance(run, Run) else "is of a cluster, which has no sites"
-            )
-            raise InputError(str(run.path), problem, "leave out --sites")
-        if faults := run.schema_faults() or [*run.structure_faults()]:
-            raise InputError(faults=faults)
-    if form == "json":
-        return json_text(
-            {"runs": [{"path": run.path, "sites": by_site(run).to_dict("records")} for run in runs]}
-        )
-    if form == "csv":
-        reports = [by_site(run).assign(**({"path": str(run.path)} if len(runs) > 1 else {})) for run in runs]
-        return csv_bytes(pd.concat(reports, ignore_index=True)).decode().rstrip("\n")
-    lines: list[str] = []
-    for run in runs:
-        made_up = [name for name in ("data", "power") if run.meta[f"synthetic_{name}"]]
-        synthetic = ", ".join([*made_up, *run.meta["synthetic_signals"]])
-        title = printable(f"{run.path}{f': synthetic {synthetic}' if synthetic else ''}; simulated time")
-        table = table_of(run, by_site(run))
-        lines += [f"% {title}", *latex_table(*table)] if form == "latex" else [title, *aligned(*table)]
-    return "\n".join(lines)
 
 
 def bars_of(run: Run) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.io import PathName, beside
 from hpctrip.config.component import Component, is_own
 from hpctrip.config.identity import Added, NotInResult, NotInTraining, flat
-from hpctrip.config.inputs import Tables, folder_of, merge, read_layers, resolved, validate
+from hpctrip.config.inputs import Tables, dropped, folder_of, merge, read_layers, resolved, validate
 from hpctrip.config.plugins import NO_EXTENSIONS, Extensions, code_name, with_code_paths
 from hpctrip.config.sources import missing_files, seen_from_here
 from hpctrip.device.meter import Metering
@@ -248,6 +248,8 @@ class Input:
     experiment: Experiment
     extensions: Extensions = NO_EXTENSIONS
     """The plug-ins and packages of the user, which have run."""
+    warnings: Sequence[str] = ()
+    """Lines about keys that a change of kind has dropped."""
 
     @classmethod
     def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
@@ -289,13 +291,10 @@ def read_input(
     paths: Iterable[str] = (), overrides: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> Input:
     """Merge and validate an input; without `paths` it is the embedded default scenario. The plug-ins that the input
-    names, and those in `plugins`, are run first.
-
-    Raises InputError with every fault.
-    """
+    names, and those in `plugins`, are run first. Raises InputError with every fault."""
     (*layers, last), extensions = read_user_input(paths, overrides, plugins)
     extensions.run()
-    return resolve(merge_layers({}, [*(layers or [demonstration()]), last]), extensions)
+    return input_of([*(layers or [demonstration()]), last], extensions)
 
 
 def demonstration() -> Tables:
@@ -374,6 +373,12 @@ def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component]
     for layer in layers:
         tables = merge(tables, layer, root)
     return tables
+
+
+def input_of(layers: Sequence[Tables], extensions: Extensions = NO_EXTENSIONS) -> Input:
+    """The input of merged layers, as `resolve`, with its warnings."""
+    found = resolve(tables := merge_layers({}, layers), extensions)
+    return replace(found, warnings=dropped(layers, tables, found.experiment))
 
 
 def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:

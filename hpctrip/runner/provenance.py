@@ -35,7 +35,7 @@ from hpctrip.device.settings import Applied
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import device_name, hostname
 from hpctrip.record.writer import environment
-from hpctrip.runner.experiment import Experiment, Input, experiment_of, merge_layers, resolve
+from hpctrip.runner.experiment import Experiment, Input, experiment_of, input_of, resolve
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Simulation
 
@@ -185,7 +185,7 @@ class RecordedInput:
         extensions.run()
         self.experiment()
         tables = {name: table for name, table in self.tables.items() if name != PLUGINS}
-        return resolve(merge_layers(tables, layers), extensions)
+        return input_of([tables, *layers], extensions)
 
     def experiment(self) -> Experiment:
         """The recorded input. Raises InputError where another hpctrip wrote it, and this one does not read it."""

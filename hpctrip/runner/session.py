@@ -243,7 +243,7 @@ def build(start: Start, ranks: Ranks, signals: Signals, quiet: bool, until_over:
         place = start.checkpoint_file or (start.earlier_run and start.earlier_run.path)
         notes = refuse_changed(start.recorded_sources, sources, place)
         of_hosts = [cores[rank] for rank in ranks.hosts]
-        notes += [f"warning: {warning}" for warning in experiment.ranks.warnings(of_hosts)]
+        notes += [f"warning: {text}" for text in (*run_input.warnings, *experiment.ranks.warnings(of_hosts))]
         return sources, notes, learning_key(run_input, host, sources, [rank.arithmetic for rank in everyone])
 
     return Session(start, host, signals, quiet, aggregator, everyone, *ranks.decide_on_root(identified))

@@ -9,7 +9,7 @@ flights.
 from __future__ import annotations
 
 import heapq
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from typing import ClassVar, Self
@@ -190,7 +190,7 @@ class Buffered(Asynchronous):
         events = Events(world, state, decision, work_s, self)
         missing = self.num
         while missing:
-            events.start(decision.cohort, self.concurrency - len(events.under_way))
+            events.start(decision.cohort, self.concurrency - events.num_under_way)
             if (flight := events.next_end()) is None:
                 break
             missing -= events.receive(flight) == Status.ARRIVED
@@ -249,6 +249,8 @@ class Events:
         self._started: list[Flight] = []
         self._busy = {flight.site for flight in self._earlier}  # and those that have started in this round
         self._queue: list[tuple[float, int, int, Flight]] = []  # (time, site, version): no two are equal
+        self.num_under_way = len(self._earlier)
+        """The number of `under_way`."""
         for flight in self._earlier:
             self._schedule(flight)
 
@@ -284,7 +286,8 @@ class Events:
             self._started.append(flight)
             if flight.status == Status.UNDER_WAY:
                 self._schedule(flight)
-        return int(asked.sum())
+        self.num_under_way += (num_asked := int(asked.sum()))
+        return num_asked
 
     def next_end(self, until_s: float = np.inf) -> Flight | None:
         """Go on to the next flight that has come to its end by `until_s`, and return it. None where there is none: then
@@ -309,6 +312,7 @@ class Events:
         if fate == Status.ARRIVED and self._rounds.is_too_old(self._state.round - flight.version):
             fate = Status.TOO_OLD
         flight.status = fate
+        self.num_under_way -= 1
         if flight.version < self._state.round:
             self._busy.discard(flight.site)
         return fate
@@ -329,7 +333,7 @@ class Events:
         chosen = np.array([flight.site for flight in flights])
         length_s = waited_s if waited_s > 0 else self._world.nobody_s(state.clock_s, chosen)
         length_s = checked_length_s(round, length_s)
-        columns = zip(*map(astuple, flights), strict=True)
+        columns = zip(*(vars(flight).values() for flight in flights), strict=True)
         return RoundTimes(round, state.clock_s, length_s, Flights(*map(np.array, columns)), self._link_free_s)
 
     def _schedule(self, flight: Flight) -> None:

@@ -117,7 +117,9 @@ def _with_idle(world: World, times: RoundTimes) -> Flights:
     if world.is_released or not world.has_windows:
         return flights
     flies = (flights.start_s <= times.start_s) & (flights.status != Status.OUT)
-    sites = np.setdiff1d(np.arange(len(world)), flights.site[flies])
+    is_without = np.ones(len(world), bool)
+    is_without[flights.site[flies]] = False
+    sites = np.flatnonzero(is_without)
     usual = {"site": sites, "version": times.round - 1, "start_s": times.start_s, "status": Status.IDLE}
     columns = {name: np.broadcast_to(usual.get(name, 0), len(sites)) for name in vars(flights)}
     return Flights(*(np.append(values, columns[name]) for name, values in vars(flights).items()))

@@ -69,17 +69,17 @@ class Profiler(Component):
         power = _expected(past, span_s, forecast, world)
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.out_of_budget, 0.0, power)
-        comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.hardware.draw_w(power)
         links, transfers = world.links, world.transfers(clock_s)
         return SiteView(
             power_fraction=power,
             throughput_fraction=world.hardware.throughput(power),
-            comm_s=comm_s,
+            comm_s=numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees"),
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,
             available_s=world.available_s(clock_s),
+            pauses_s=() if forecast.knows_events else world.pauses_s(clock_s),
             queue_s=history.expected_queue_s(len(world)) if world.has_queues else np.float64(0),
             link_s=transfers.link_s,
             region=transfers.region,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,9 @@ class SiteView:
     """M, the simulated payload of one update as it travels up (compressed), in bytes."""
     available_s: np.ndarray = np.float64(np.inf)
     """Seconds until the first announced fall of a site's availability ([availability]); inf: none is announced."""
+    pauses_s: Sequence[np.ndarray] = ()
+    """Seconds until its work stands still, and until it goes on, [2, N], for one announced release in the middle of a
+    round after another; inf: no more."""
     queue_s: np.ndarray = np.float64(0)
     """Seconds that a site's job is expected to wait in a queue before it computes: half the site's last wait, half what
     was expected before it (FedQueue, arXiv 2605.02125); at first 0."""

@@ -3,8 +3,9 @@ view. Shapes: N sites, k sites of a cohort, n of some sites."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, Self
 
@@ -77,6 +78,8 @@ class World:
     """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
     overlap: float = 0.0
     """Share of its computing during which a site does not wait for the transfer of the round before."""
+    _supplied: deque = field(default_factory=lambda: deque(maxlen=16), repr=False, compare=False)
+    """The last answers of `supplied`, each true from a time until the supply changes: only saved work."""
 
     @classmethod
     def build(cls, tables: WorldInput, payload_bytes: float, sent_fraction: float = 1.0) -> World:
@@ -177,16 +180,22 @@ class World:
 
     def available(self, clock_s: float, sites: np.ndarray | None = None) -> np.ndarray:
         """The share of its supply that each site may use at that time, [N], or of `sites` [n]; 0: it is out."""
-        share = np.where(self.out_of_budget, 0.0, np.ones(len(self)))
-        share = share if sites is None else share[sites]
+        out = np.broadcast_to(self.out_of_budget, len(self))
+        share = np.where(out if sites is None else out[sites], 0.0, 1.0)
         for part in self.availability:
             share = share * (part if sites is None else part.among(sites, clock_s)).at(clock_s)
         return share
 
     def supplied(self, clock_s: float) -> np.ndarray:
         """The power fraction that the supply gives each site at that time, [N], whether or not the site is out."""
+        for supply, from_s, until_s, power in self._supplied:
+            if supply is self.supply and from_s <= clock_s < until_s:
+                return power
         place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
-        return numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
+        power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
+        until_s = min(self.supply.next_change_s(clock_s), self.supply.ends_s)
+        self._supplied.append((self.supply, clock_s, until_s, power))
+        return power
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]: what is supplied and available; 0 where a site is out."""
@@ -218,6 +227,13 @@ class World:
         """Seconds until each site's availability falls as far as that has been announced, [N]; inf: nothing is."""
         falls_s = [part.falls_s(clock_s) for part in self.availability]
         return np.min([np.full(len(self), np.inf), *falls_s], axis=0) - clock_s
+
+    def pauses_s(self, clock_s: float) -> np.ndarray:
+        """Seconds until the work of each site stands still and goes on again, as far as that has been announced, in
+        the order in which it stands still, [pauses, 2, N]."""
+        pauses = [pause for part in self.availability for pause in part.pauses_s(clock_s)]
+        listed = np.array(pauses).reshape(-1, 2, len(self)) - clock_s
+        return np.take_along_axis(listed, listed[:, :1].argsort(axis=0), axis=0)
 
     def announced(self, clock_s: float, span_s: float) -> np.ndarray:
         """The mean share that announced events leave of the sites' power over so many seconds, relative to what they
@@ -351,21 +367,16 @@ def _on_one_calendar(series: Mapping[str, Any]) -> dict[str, Any]:
 
 class CohortPower:
     """P_i(t) of some sites [k] of a world, distinct and within their budgets, up to a time, with the contract of
-    base/series.py. It caches the supply of the present step, so that a change of availability costs k sites instead of
-    all N."""
+    base/series.py."""
 
     def __init__(self, world: World, sites: np.ndarray, until_s: float):
         self._world, self._sites = world, sites
         self._available = [part.among(sites, until_s) for part in world.availability]
         self._windows = [part for part in self._available if part.provisions]
-        self._supplied, self._from_s, self._until_s = np.zeros(0), np.inf, np.inf
 
     def at(self, clock_s: float, provisioned: bool = False) -> np.ndarray:
         """P_i(t), [k]; 0 where a site is out. `provisioned`: as if all were provisioned."""
-        if not self._from_s <= clock_s < self._until_s:
-            self._supplied = self._world.supplied(clock_s)[self._sites]
-            self._from_s, self._until_s = clock_s, self._world.supply.next_change_s(clock_s)
-        power = self._supplied
+        power = self._world.supplied(clock_s)[self._sites]
         for part in self._available:
             if not (provisioned and part.provisions):
                 power = power * part.at(clock_s)

@@ -23,7 +23,7 @@ from hpctrip.base.process import launched_rank
 from hpctrip.base.text import printable
 from hpctrip.config.plugins import Extensions
 from hpctrip.ranks.watchdog.guardian import Guardian
-from hpctrip.runner.experiment import Input, merge_layers, name_plugins, resolve
+from hpctrip.runner.experiment import Input, input_of, name_plugins
 from hpctrip.runner.job_status import StatusFile
 from hpctrip.studies.grid import Entry, identity_of
 from hpctrip.studies.run_store import RunStore
@@ -114,4 +114,4 @@ def _input_of(text: str, store: RunStore) -> Input:
     layers, code = name_plugins([store.tables(tomllib.loads(text))], ())
     extensions = Extensions.of(code)
     extensions.run()
-    return resolve(merge_layers({}, layers), extensions)
+    return input_of(layers, extensions)

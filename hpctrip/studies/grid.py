@@ -23,10 +23,10 @@ from hpctrip.learn.data.cached import content_of
 from hpctrip.runner.experiment import (
     Experiment,
     Input,
+    input_of,
     merge_layers,
     name_plugins,
     read_seen_layers,
-    resolve,
     seen_from,
 )
 from hpctrip.runner.provenance import files_of_input
@@ -235,7 +235,9 @@ class _Reader:
         stack, code = name_plugins([*below, common, *over, *tables, top], self.plugins)
         extensions = self._extensions(*code)  # which may define the kinds that the layers name
         # absolute, as the run reads its input from another folder
-        return resolve(with_code_paths(merge_layers({"name": self.file.name}, stack), absolute), extensions)
+        return input_of(
+            [{"name": self.file.name}, *(with_code_paths(layer, absolute) for layer in stack)], extensions
+        )
 
     def _seen_from_here(self, table: Tables) -> Tables:
         return seen_from(self.folder, table)

@@ -56,7 +56,7 @@ def run(
     todo = [line.entry for line in lines if line.can_be_made]
     for study in studies:
         study.write_ledger()
-        for text in study.undrawable() if todo else ():
+        for text in study.warnings() if todo else ():
             click.echo(printable(f"warning: {text}", 1000))
     if todo and not _execute(studies, lines, todo, jobs, ranks):
         for study in studies:

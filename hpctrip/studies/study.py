@@ -163,8 +163,10 @@ class Study:
         run = run_of_row(line.file, line.entry, line.row, curve_of(curves.of(line.entry.identity)))
         return as_in_study(run, line.entry)
 
-    def undrawable(self) -> Iterator[str]:
-        """A line for each figure that cannot be drawn of such runs, whatever they come to."""
+    def warnings(self) -> Iterator[str]:
+        """The warnings of the runs' inputs, each once, and a line for each figure that cannot be drawn of such runs,
+        whatever they come to."""
+        yield from dict.fromkeys(line for entry in self.entries for line in entry.run_input.warnings)
         if not self.file.figure:
             return
         runs = [as_in_study(pretended(entry, number), entry) for number, entry in enumerate(self.entries)]

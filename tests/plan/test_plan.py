@@ -151,6 +151,30 @@ def test_optimisers_cost_their_state(planned, lines, engine, model):
     assert (extra["engine"], extra["model"]) == (engine * p, model * p)
 
 
+BUFFERED = (
+    "policy.kind=all",
+    "rounds={kind='buffered', num=2, concurrency=5}",
+    "timing.seconds_per_sample=0.5",
+)
+
+
+def test_updates_that_are_under_way_take_the_planned_memory(planned, trained, monkeypatch):
+    held, evaluate = [], Host.evaluate
+
+    def evaluated(host, *arguments):
+        held.append(sum(row.untyped_storage().nbytes() for row in host.memory.under_way.values()))
+        return evaluate(host, *arguments)
+
+    monkeypatch.setattr(Host, "evaluate", evaluated)
+    trained(*BUFFERED)
+    plans = [figures(planned(1, *BUFFERED), rounds) for rounds in (1, 2, 3)]
+    assert held == [plan.memory["kept"] for plan in plans] and held[-1] > 0
+    several = figures(planned(4, *BUFFERED), 3)
+    assert several.updates_at.sum() == plans[-1].updates_at.sum() == 4 and len(several.updates_at) == 3
+    grows = several.memory["aggregator"] - figures(planned(4, "policy.kind=all"), 3).memory["aggregator"]
+    assert grows == pytest.approx(held[-1], abs=1000)  # the counters of other numbers of sites
+
+
 def test_frozen_parameters_take_memory_but_are_not_exchanged(planned):
     texts = "workload={kind='llm', block_tokens=16, pretrain_steps=0, sentences={roles=12, characters=400}}"
     plan = figures(planned(2, texts, "partition.kind=natural"))

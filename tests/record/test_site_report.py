@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hpctrip.record.site_report import by_site, table_of
+from hpctrip.record.site_report import by_site, table_of, utilisation
 from hpctrip.sim.rounds import History
 
 HERE = Path(__file__).parents[1]
@@ -33,6 +33,13 @@ def test_it_counts_what_each_site_took_part_in_did_and_held_up(written):
     assert report["computing_s"].tolist() == pytest.approx([30, 60, 60, 40, 0])
     assert report["sending_s"].tolist() == pytest.approx([3, 3, 2, 1, 0])
     assert report["waiting_s"].tolist() == pytest.approx([10 + 20 + 30, 10 + 20, 10, 0, 0])
+    assert report["provisioned_s"].tolist() == pytest.approx([93, 93, 72, 41, 0])
+    assert report["utilisation"].tolist() == pytest.approx(
+        [30 / 93, 60 / 93, 60 / 72, 40 / 41, np.nan], nan_ok=True
+    )
+    assert utilisation(report) == pytest.approx(190 / 299)
+    head, rows = table_of(written(), report)
+    assert [row[head.index("utilised")] for row in rows] == ["32%", "65%", "83%", "98%", "-", "64%"]
     assert "energy_kwh" not in report and "carbon_kg" not in report  # the file does not know them
 
 
@@ -83,7 +90,7 @@ def test_show_writes_it_as_text_json_csv_and_latex(run_file, hpctrip):
     (run,) = json.loads("\n".join(lines["json"]))["runs"]
     assert run["sites"][3]["rounds_straggler"] == 1 and run["sites"][3]["straggler_fraction"] == 1 / 3
     assert lines["csv"][0].startswith("site,distance_m,domain,rounds_in_cohort") and len(lines["csv"]) == 6
-    assert lines["latex"][1] == r"\begin{tabular}{lrrrrrr}" and r"100\%" in lines["latex"][5]
+    assert lines["latex"][1] == r"\begin{tabular}{lrrrrrrr}" and r"100\%" in lines["latex"][5]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Sites that come, go and wait, in real runs: any number of ranks, resumed, replayed, reused, reported."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,12 @@ import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.config.plugins import Plugin
+from hpctrip.figures import FIGURES
 from hpctrip.plan.plan import first_rounds
 from hpctrip.ranks.base import Ranks
+from hpctrip.record import event_report
 from hpctrip.record.diff import diff
-from hpctrip.record.event_report import sentence
+from hpctrip.record.event_report import Event, by_event, events_of, mean_draw_w, sentence
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
@@ -132,14 +133,38 @@ def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
     assert sum(site["idle_s"] for site in sites) == pytest.approx(idle_s)
     assert sum(site["energy_kwh"] for site in sites) == pytest.approx(run.rounds["energy_j"].sum() / 3.6e6)
     assert sum(site["queued_s"] for site in sites) > 0
+    held_s = [site["provisioned_s"] for site in sites]
+    assert sum(held_s) > idle_s + sum(site["computing_s"] for site in sites)
+    shown = sum(site["utilisation"] * s for site, s in zip(sites, held_s, strict=True)) / sum(held_s)
+    assert f"utilisation {shown:.0%} of the sites" in " ".join(hpctrip("show", run.path).out.split())
     assert sum(site["rounds_in_cohort"] for site in sites) == len(
         run.flying.drop_duplicates(["round", "site"])
     )
 
 
+def test_an_event_as_long_as_the_run_has_its_energy_in_report_and_picture(coming, monkeypatch):
+    """Of other sites and hours they are parts of the same integrals."""
+    run, _ = coming
+    found, event = events_of, Event("grid", None, np.arange(6), 0.0, np.inf, 0.0, 0.25)
+    as_long = lambda run, world: [event._replace(part=found(run, world)[0].part)]  # noqa: E731
+    monkeypatch.setattr(event_report, "events_of", as_long)
+    (reported,) = by_event(run)
+    total_j, end_s = run.rounds["energy_j"].sum(), run.rounds["clock_s"].iloc[-1]
+    assert reported["energy_j"] == pytest.approx(total_j, rel=1e-9) and reported["lost_s"] > 0
+    mean_w = mean_draw_w(run, event.sites, np.array([0.0, 100.0, 0.4 * end_s, end_s]))
+    assert mean_w @ [100.0, 0.4 * end_s - 100.0, 0.6 * end_s] == pytest.approx(total_j, rel=1e-9)
+    monkeypatch.undo()
+    picture = FIGURES["events"]([run])
+    (axes,) = picture.picture.axes
+    hours = [patch.get_x() for patch in axes.patches]
+    assert hours == pytest.approx([100 / 3600, 300 / 3600])  # shaded, and one was announced
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"] == [40 / 3600]
+    assert {"concerned_kw", "all_kw"} <= {*picture.table}
+
+
 def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_path, hpctrip):
-    """All sites compute all the time, for c seconds a round; from 2 c to 6 c at half power, so that two rounds last
-    twice as long."""
+    """All sites compute all the time, for c seconds a round; from 2 c to 6 c three of them at half power, so that two
+    rounds last twice as long, in which the fourth waits for half of the time. What one draws grows with its power."""
     lines = (
         f"plugins=['{POINTS}']",
         "workload={kind='points', train_samples=400, test_samples=200}",
@@ -157,12 +182,16 @@ def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_
     (tmp_path / "events.csv").write_text("\n".join(["site,start_s,duration_s,depth", *rows]))
     run = trained(*lines, f"availability.grid={{kind='events', path='{tmp_path / 'events.csv'}'}}")
     reported = json.loads(hpctrip("show", run.path, "--format", "json").out)["runs"][0]["events"]
-    assert [event["num_sites"] for event in reported] == [1, 1, 1] and reported[0]["depth"] == 0.5
-    for event in reported:
-        assert event["before_w"] == pytest.approx(44e3) and event["mean_w"] == pytest.approx(22e3)
-        assert event["energy_j"] == pytest.approx(22e3 * 4 * seconds)
-        assert event["lost_s"] == pytest.approx(2 * seconds)
-    assert "event 1 of grid" in (text := hpctrip("show", run.path).out) and "-50% against" in text
+    (event,) = reported  # its rows are alike but for their sites
+    assert event["num_sites"] == 3 and event["depth"] == 0.5
+    assert event["energy_j"] == pytest.approx(3 * 22e3 * 4 * seconds)
+    assert event["without_j"] == pytest.approx(3 * 44e3 * 4 * seconds)
+    assert event["lost_s"] == pytest.approx(3 * 2 * seconds)
+    text = " ".join(hpctrip("show", run.path).out.split())
+    per_mwh = 3.6e9 / 22e3 / 3600  # a site at full power for an hour sheds half of 44 kWh
+    assert (
+        "event 1 of grid" in text and "-50% against the same" in text and f"{per_mwh / 2:.3g} h per" in text
+    )
     (tmp_path / "events.csv").write_text("site,start_s,duration_s\n0,1,1\n")
     assert "event 1" not in hpctrip("show", run.path).out  # it is another file
 
@@ -181,7 +210,7 @@ def test_availability_needs_a_clock_of_single_sites(line):
         experiment.checked_num_sites()
 
 
-def test_an_event_without_an_hour_before_it_is_compared_with_nothing():
-    event = {"num_sites": 1, "start_s": 0.0, "end_s": 3600.0, "depth": 0.5, "energy_j": 3.6e9, "lost_s": 0.0}
-    text = sentence(event | {"mean_w": 1e6, "before_w": math.nan})
-    assert text.startswith("1 site(s), 0 h to 1 h: asked -50%, drew 1 MWh; 0 h of training")
+def test_an_event_whose_sites_do_nothing_is_compared_with_nothing():
+    event = {"num_sites": 1, "start_s": 0.0, "end_s": 3600.0, "depth": 0.5, "lost_s": 0.0}
+    text = sentence(event | {"energy_j": 0.0, "without_j": 0.0})
+    assert text == "1 site(s), 0 h to 1 h: asked -50%, drew 0 Wh; 0 h of training at full power lost"

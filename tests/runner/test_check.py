@@ -154,3 +154,36 @@ def test_check_and_run_warn_of_sites_in_wrong_units_and_name_what_ends_a_round(
     hpctrip("run", *sites, *power, *run).check_refused(
         ["1 of the 2 site(s) of the cohort have no power from 0 s"]
     )
+
+
+BUFFERED = "rounds={kind='buffered', num=2, concurrency=3"
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "warned"),
+    [
+        (
+            "[rounds]\nwork_s = 60",
+            BUFFERED + "}",
+            "rounds.work_s = 60 was given for another kind of its table",
+        ),
+        ("[rounds]\nwork_s = 60", BUFFERED + ", work_s=60}", ""),
+        ("[sites]\nnum_sites = 7", "sites={kind='uniform', num_sites=9}", ""),
+        ("[sites]\nnum_sites = 7", "sites.kind=uniform", "sites.num_sites = 7 was given for another kind"),
+        ("[rounds]\nkind = 'quorum'\ngrace_s = 60.0", BUFFERED + "}", ""),  # buffered rounds have no grace
+    ],
+)
+def test_a_value_that_is_lost_with_the_kind_of_its_table_is_named(
+    below, above, warned, hpctrip, tiny, folder
+):
+    (folder / "more.toml").write_text(below)
+    checked = hpctrip("check", tiny, "more.toml", "-o", above)
+    assert checked.code == 0
+    assert checked.err.startswith(f"warning: {warned}") if warned else not checked.err
+
+
+def test_a_run_and_a_sweep_name_each_lost_value_once(hpctrip, tiny, folder):
+    (folder / "more.toml").write_text("[rounds]\nwork_s = 60")
+    words = tiny, "more.toml", "-o", BUFFERED + "}", "-o", "stop.max_rounds=1"
+    for more in (("--out", "run.h5"), ("--sweep", "seed=3,4", "--out", "sweep")):
+        assert hpctrip("run", *words, *more).out.count("rounds.work_s = 60 was given") == 1

@@ -235,8 +235,11 @@ def test_a_full_disk_is_reported_and_after_making_room_the_run_goes_on(
     assert_same(open_run(out), undisturbed)
 
 
-def test_a_slice_of_the_kill_test(tmp_path):
-    arguments = ("--runs", "1", "--seed", "14552", "--folder", tmp_path)
+@pytest.mark.parametrize(
+    "states", [("--seed", "14552"), *(("--seed", "61", "--states", name) for name in ("quorum", "buffered"))]
+)
+def test_a_slice_of_the_kill_test(states, tmp_path):
+    arguments = ("--runs", "1", "--folder", tmp_path, *states)
     command = [sys.executable, REPO / "benchmarks/kill_test.py", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

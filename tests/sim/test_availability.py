@@ -7,19 +7,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import Steps, faults, played
+from worlds import Steps, faults, played, sites_at
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal
 from hpctrip.sim.arrivals import Buffered, Quorum, Synchronous
 from hpctrip.sim.availability import AVAILABILITY, Availability, AvailabilityModel
+from hpctrip.sim.availability.queues import Waits
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
+from hpctrip.sim.network import DistanceNetwork
 from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.quantities import SPENT
-from hpctrip.sim.rounds import Status
+from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import prefix_round_s, prefix_spending, return_s
@@ -372,6 +376,64 @@ def test_a_site_that_is_cut_off_goes_on_when_it_is_provisioned_again(three):
     assert second.cohort.compute_energy_j[0] == pytest.approx(440e3)
     assert second.cohort.wait_energy_j[0] == pytest.approx(6050 * (3 + 8))  # 20 to 23, and 26 to 34
     assert first.idle.wait_energy_j == pytest.approx([6050 * 3] * 3) and second.idle is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.data(),
+    hold_s=st.sampled_from([0.0, 7.0, 90.0]),
+    provision_s=st.sampled_from([0.0, 40.0]),
+    wait_s=st.sampled_from([0.0, 25.0]),
+    deadline_s=st.sampled_from([None, 170.0]),
+)
+def test_an_announced_release_in_the_middle_of_a_round_is_predicted_as_it_is_charged(
+    steady, data, hold_s, provision_s, wait_s, deadline_s
+):
+    """At constant power, whatever the number of windows in which a site has to work."""
+    values = [
+        [GOOD, *data.draw(st.lists(st.sampled_from([GOOD, BAD]), min_size=5, max_size=5))] for _ in "abcd"
+    ]
+    clean = window(release="now", hold_s=hold_s, provision_s=provision_s, notice_s=1e4)
+    simulated = build_world(
+        sites_at(4, 1e6),
+        power=steady(np.array(data.draw(st.lists(st.floats(0.1, 1), min_size=4, max_size=4)))),
+        network=DistanceNetwork(update_bytes=1e8, aggregator_bandwidth_bps=1e9),
+        faults=Faults(deadline_s=deadline_s),
+        availability={"dc": clean, "half": window(release="now", notice_s=1e4, below=120.0)},
+        **carbon(*values, step_s=30.0),
+    )
+    work_s = np.array(data.draw(st.lists(st.floats(0.1, 300), min_size=4, max_size=4)))
+    view = Profiler().view(simulated, 50.0, History(), work_s, 0)
+    view = replace(view, queue_s=np.full(4, wait_s))
+    order = data.draw(st.permutations(np.flatnonzero(view.throughput_fraction > 0).tolist()))
+    waits = Waits(4, 0, np.zeros(1, np.int64), np.array([[np.nan, wait_s]]), 0.0)
+    charging = replace(simulated, availability=(*simulated.availability, waits))
+    charged = [charging.times(1, 50.0, np.array(order[:k]), work_s) for k in range(1, len(order) + 1)]
+    lengths_s = [times.makespan_s for times in charged]
+    if order:
+        assert prefix_round_s(view, np.array(order), "straggler") == pytest.approx(lengths_s, rel=1e-12)
+
+
+def test_what_is_announced_does_not_depend_on_how_far_the_signal_was_looked_at(three):
+    """The mark of site 0 at 20 is known at 15, its release at 45 follows; another zone changes in between."""
+    values = [[GOOD, GOOD, BAD, BAD, BAD, BAD, GOOD, GOOD], [GOOD, GOOD, GOOD, BAD, GOOD, BAD, GOOD, GOOD]]
+    clean = window(release="now", hold_s=25.0, notice_s=5.0)
+    first, later = (three(tables=carbon(*values, values[0]), dc=clean).world for _ in "ab")
+    later.available(75.0)  # as `resume` would not
+    assert first.available_s(15.0).tolist() == later.available_s(15.0).tolist() == [30, np.inf, 30]
+    assert first.pauses_s(15.0).tolist() == [[[30, np.inf, 30], [30, np.inf, 30]]]
+
+
+def test_a_predicted_release_takes_no_energy(three):
+    """The round of the test above: site 0 computes from 3 to 10 and from 23 to 26. That it waits from 20 on, while it
+    is provisioned, is not foreseen."""
+    values = [GOOD, BAD, GOOD, GOOD, GOOD, GOOD]
+    clean = window(release="now", provision_s=3.0, notice_s=60.0)
+    simulated = three(tables=carbon(values, *[[GOOD] * 6] * 2), dc=clean)
+    _, second = rows_of(simulated, 2)
+    view = simulated.view(played(simulated, 1))
+    assert prefix_round_s(view, np.arange(3), "straggler") == pytest.approx([24, 24, 31])
+    assert prefix_spending(view, np.arange(3))["energy_j"][-1] == pytest.approx(second.energy_j - 6050 * 3)
 
 
 def test_provisioning_and_waiting_without_work_draw_idle_power(three):

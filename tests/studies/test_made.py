@@ -20,7 +20,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.config.inputs import deep, resolved
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
-from hpctrip.runner.experiment import resolve
+from hpctrip.runner.experiment import input_of
 from hpctrip.sim.policies import POLICIES
 from hpctrip.studies import grid, run_store
 from hpctrip.studies import study as study_module
@@ -354,7 +354,7 @@ def test_a_list_of_a_study_that_was_never_made_takes_what_other_studies_know(cop
 
 def test_the_seeds_of_a_combination_share_its_validation(copied, monkeypatch):
     validated = []
-    monkeypatch.setattr(grid, "resolve", lambda *tables: validated.append(tables) or resolve(*tables))
+    monkeypatch.setattr(grid, "input_of", lambda *layers: validated.append(layers) or input_of(*layers))
     many = str(copied / "study.toml"), copied / "out", Changes(["seed=0..49"])
     (study,) = read_studies(*many)
     assert len(study.entries) == 100 and len(validated) == 2

@@ -91,10 +91,9 @@ class SiteState:
         """Keep an update, which differs from `start` [P + B], for a later round."""
         import torch
 
-        delta = update.delta.clone()
-        delta[num_params:] += start[num_params:]
         losses = torch.from_numpy(np.array(update.losses).view(np.float32))
-        self.under_way[site] = torch.cat([delta, losses.to(delta)])
+        self.under_way[site] = row = torch.cat([update.delta, losses.to(update.delta)])
+        row[num_params : len(start)] += start[num_params:]
 
     def take(self, site: int, start: torch.Tensor, num_params: int) -> SiteUpdate | None:
         """The update that this rank has kept for a site, as it differs from `start` [P + B]; None where it has none."""

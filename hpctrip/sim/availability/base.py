@@ -68,6 +68,11 @@ class Availability:
         announced."""
         return np.full(self.num_sites, np.inf)
 
+    def pauses_s(self, clock_s: float) -> Sequence[np.ndarray]:
+        """When the work of each site stands still from then on, as far as that has been announced by that time: one
+        [2, N] after another, from when and until when; inf: no more."""
+        return ()
+
     def wait_s(self, round: int, start_s: float, sites: np.ndarray) -> np.ndarray:
         """Seconds that these sites [n] wait which are asked in a round (from 1) at that time, [n]."""
         return np.zeros(len(sites))

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import Signal, spans
+from hpctrip.base.series import Signal, remembered, spans
 from hpctrip.base.units import Seconds
 from hpctrip.sim.availability.base import AVAILABILITY, Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.rounds import History, RoundRow, Status
@@ -49,6 +49,11 @@ class Window(AvailabilityModel):
     notice_s: Seconds = Field(0.0, ge=0, le=LONGEST_ROUND_S)
     """How far ahead the signal is known to policies (`SiteView.available_s`)."""
 
+    @property
+    def rules(self) -> int:  # type: ignore[override]
+        """2: policies see how long an announced release in the middle of a round stops the work."""
+        return 2 if self.release == "now" and self.notice_s else 1
+
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if (self.below is None) == (self.above is None):
@@ -71,7 +76,7 @@ class Window(AvailabilityModel):
             zone, ends_s = signal.zone, signal.until_s
             series = [self._opening(values, ends_s == np.inf) for values in signal.series]
             zones = replace(signal, series=series, zone=np.arange(len(series)))
-            opening = Opening(lambda clock_s: zones.at(clock_s) > 0, zones.next_change_s)
+            opening = Opening(lambda clock_s: zones.at(clock_s) > 0, remembered(zones.next_change_s))
         looked_at = islice(spans(0.0, opening.next_change_s), _MOST_LOOKED_AT)
         looked_at = takewhile(lambda span: span[0] < min(ends_s, LONGEST_ROUND_S), looked_at)
         if not any(opening.at(at_s)[zone].any() for _, _, at_s in looked_at):
@@ -124,7 +129,7 @@ class Gaps:
         self.next_change_s, self.hold_s = opening.next_change_s, hold_s
         self._opening, self._ends_s = opening, ends_s
         self._spans, self._known_s = spans(0.0, opening.next_change_s), 0.0
-        num_zones = len(opening.at(0.0))
+        self.num_zones = num_zones = len(opening.at(0.0))
         self.zone = np.arange(num_zones)
         self.start_s, self.end_s = np.full(num_zones, -np.inf), np.full(num_zones, np.inf)
         self._closed_s = np.full(num_zones, -np.inf)
@@ -133,8 +138,9 @@ class Gaps:
         """The gap that each zone is in, [Z]; -1: none."""
 
     def until(self, clock_s: float) -> Gaps:
-        """The same, complete up to a time within the data."""
-        while self._known_s <= clock_s < self._ends_s:
+        """The same, complete up to a time, or the end of the data."""
+        clock_s = min(clock_s, np.nextafter(self._ends_s, 0))
+        while self._known_s <= clock_s:
             begin_s, self._known_s, at_s = next(self._spans)
             is_open = self._opening.at(min(at_s, np.nextafter(self._ends_s, 0)))
             ended = np.flatnonzero(is_open & (self._present >= 0))
@@ -229,9 +235,27 @@ class Windows(Availability):
 
     def falls_s(self, clock_s: float) -> np.ndarray:
         """When each site is released first, by the signal as far as it is known, [N]; inf: that is not known."""
-        known_s = clock_s + self._model.notice_s
-        gaps = self._gaps.until(known_s)
-        ahead = (gaps.start_s > clock_s) & (gaps.start_s - self._model.hold_s <= known_s)
-        first_s = np.full(len(gaps.latest(clock_s)), np.inf)
+        first_s = np.full(self._gaps.num_zones, np.inf)
+        gaps, ahead = self._announced(clock_s)
         np.minimum.at(first_s, gaps.zone[ahead], gaps.start_s[ahead])
         return first_s[self._zone]
+
+    def pauses_s(self, clock_s: float) -> list[np.ndarray]:
+        """From each release until the site is provisioned again; where that is not known, as far as the signal is."""
+        pauses: list[np.ndarray] = []
+        gaps, ahead = self._announced(clock_s)
+        while self._model.release == "now" and len(ahead):
+            zones, first = np.unique(gaps.zone[ahead], return_index=True)
+            start_s, end_s = gaps.start_s[ahead[first]], gaps.end_s[ahead[first]]
+            end_s = np.maximum(np.minimum(end_s, clock_s + self._model.notice_s), start_s)
+            pause = np.full((2, gaps.num_zones), np.inf)
+            pause[:, zones] = start_s, end_s + self._model.provision_s
+            pauses.append(pause[:, self._zone])
+            ahead = np.delete(ahead, first)
+        return pauses
+
+    def _announced(self, clock_s: float) -> tuple[Gaps, np.ndarray]:
+        """The gaps, and the numbers of those ahead whose beginning follows from the signal as far as it is known."""
+        known_s, hold_s = clock_s + self._model.notice_s, self._model.hold_s
+        gaps = self._gaps.until(known_s + hold_s)
+        return gaps, np.flatnonzero((gaps.start_s > clock_s) & (gaps.start_s - hold_s <= known_s))
