@@ -28,8 +28,11 @@ from hpctrip.sim.network.distance import DistanceNetwork
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
 NEAR_MILES = 1000
+CORNERS = ((5, 4), (-5, 4), (5, -9), (-5, -9))
+"""Points from a site's place on the map to its name, to the right or the left."""
 MOST_ROUNDS, MOST_SITES = 30, 60
 """Largest numbers of rounds and of sites in a legible timeline."""
 DOING = {
@@ -237,19 +240,21 @@ def world_map(axes: Axes, run: Run, positions: pd.DataFrame, share: pd.Series) -
     known = share[positions.index]
     look = {"color": style.BLUE, "alpha": 0.5, "linewidth": 0, "label": "share of the rounds"}
     axes.scatter(*positions.to_numpy().T, 8 + 160 * known, **look)
-    room, labelled = (
-        np.array([0.16, 0.05]) * np.maximum(np.ptp(positions.to_numpy(), axis=0), 1.0),
-        np.zeros((0, 2)),
-    )
-    for site in known.sort_values(ascending=False, kind="stable").index:
-        at = positions.loc[site].to_numpy()
-        if not (abs(labelled - at) < room).all(axis=1).any():  # else one name would cover the other
-            labelled = np.vstack([labelled, at])
-            name = printable(run.site_names[site], 16)
-            axes.annotate(name, at, (5, 4), textcoords="offset points", fontsize=6)
     if aggregator := run.setting("sites.aggregator"):
         axes.plot(
             *aggregator[::-1], "*", color=style.VERMILLION, markersize=8, label="aggregator", linestyle="none"
         )
     axes.margins(0.12)
     axes.set(xlabel="Longitude (degrees)", ylabel="Latitude (degrees)")
+    axes.figure.draw_without_rendering()  # where things lie
+    boxes: list[Bbox] = []
+    for site in known.sort_values(ascending=False, kind="stable").index:
+        at, name = positions.loc[site].to_numpy(), printable(run.site_names[site], 16)
+        for offset in CORNERS:
+            side = "left" if offset[0] > 0 else "right"
+            text = axes.annotate(name, at, offset, textcoords="offset points", fontsize=6, ha=side)
+            box = text.get_window_extent()
+            if not box.count_overlaps(boxes):
+                boxes.append(box)
+                break
+            text.remove()  # one name would cover the other

@@ -58,7 +58,7 @@ def report(plan: Plan) -> list[str]:
         if speed_known
         else "unknown",
         "simulated": f"{_simulated(plan, len(rounds))} for {len(rounds)} rounds; "
-        f"{_simulated(plan, num_rounds)} for {end}",
+        f"{_simulated(plan, num_rounds)} for {end}, if nothing is learnt; with training a policy may choose others",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
         + (
             f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size_text(written['checkpoint'])} each; "
@@ -89,7 +89,7 @@ def _rounds_table(plan: Plan) -> list[str]:
     names, last = plan.aggregator.experiment.sites.columns().get("name", ()), plan.rounds[-1].row
     sites = shown_sites([numbered(site, names) for site in last.cohort.site.tolist()])
     return [
-        "first rounds, assuming no accuracy gain; with training the policy may choose others",
+        "first rounds",
         *aligned(head, rows),
         f"sites of round {last.round}: {sites}",
     ]

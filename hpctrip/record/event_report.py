@@ -85,7 +85,12 @@ def world_of(run: Run) -> World | None:
 
 
 def events_of(run: Run, world: World) -> list[Event]:
-    """The events that began in a run, those of a table that are alike but for their sites in one."""
+    """The events that began in a run."""
+    return [event for event in listed(run, world) if event.start_s < run.rounds["clock_s"].max()]
+
+
+def listed(run: Run, world: World) -> list[Event]:
+    """The events of the input of a run, those of a table that are alike but for their sites in one."""
     names, events = sorted(run.input["availability"]), []  # as `World.build` has them, after [faults]
     for name, part in zip(names, world.availability[-len(names) :], strict=True):
         if isinstance(part, ListedEvents):
@@ -94,18 +99,18 @@ def events_of(run: Run, world: World) -> list[Event]:
                 alike = np.flatnonzero((columns == values).all(axis=1))
                 sites = np.unique(np.concatenate([part.sites_of(at) for at in alike]))
                 events.append(Event(name, part, sites, *values.tolist()))
-    return [event for event in events if event.start_s < run.rounds["clock_s"].max()]
+    return events
 
 
 def by_event(run: Run) -> list[dict[str, Any]]:
-    """{name: value} of every event that began in the run: its table, num_sites, start_s, end_s and the depth that it
-    asked for; energy_j that its sites drew in it, and without_j that they would have drawn in the same flights and
-    waits with the power that they would have had without it; and lost_s, the seconds at full power that their flights
-    lost by it. Empty where `world_of` is None."""
+    """{name: value} of every event: its table, num_sites, start_s, end_s, the depth that it asked for and whether it
+    began in the run; energy_j that its sites drew in it, and without_j that they would have drawn in the same flights
+    and waits with the power that they would have had without it; and lost_s, the seconds at full power that their
+    flights lost by it. Empty where `world_of` is None."""
     if run.rounds.empty or (world := world_of(run)) is None:
         return []
     whole = open_run(run.path) if run.cohorts.empty else run  # `show` reads without them
-    events, history = events_of(run, world), History()
+    events, history, end_s = listed(run, world), History(), run.rounds["clock_s"].max()
     sums = np.zeros((len(events), 3))
     for row in whole.history().rows:
         for event, own in zip(events, sums, strict=True):
@@ -117,6 +122,7 @@ def by_event(run: Run) -> list[dict[str, Any]]:
             "table": event.table,
             "num_sites": len(event.sites),
             **{name: getattr(event, name) for name in ("start_s", "end_s", "depth")},
+            "began": event.start_s < end_s,
             **dict(zip(("energy_j", "without_j", "lost_s"), own.tolist(), strict=True)),
         }
         for event, own in zip(events, sums, strict=True)
@@ -149,6 +155,8 @@ def _in_event(event: Event, world: World, row: RoundRow) -> np.ndarray:
 
 def sentence(event: dict[str, Any]) -> str:
     """An event of `by_event` as text."""
+    if not event["began"]:
+        return f"{event['num_sites']} site(s), from {event['start_s'] / HOUR_S:.3g} h on: the run ended before it"
     drawn_j, without_j, lost_h = event["energy_j"], event["without_j"], event["lost_s"] / HOUR_S
     change, rate, shed_j = "", "", without_j - drawn_j
     if without_j > 0:

@@ -147,10 +147,12 @@ class OutputLock:
 def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
     """Context that locks a results file and its checkpoints for writing. It releases the lock only if the body raises:
     the run does so at its end. Raises InputError where a file cannot be written, or exists and `overwrite` is false."""
-    check_writable(path, overwrite)
+    check_writable(path, overwrite=True)
     lock = OutputLock(path)
     try:
-        check_writable(path, overwrite)  # again under the lock: another process may have created it
+        check_writable(
+            path, overwrite
+        )  # under the lock, so that a file which a job is writing is called that
         for file in generations(path):
             if file.exists() and not overwrite:
                 raise InputError(str(file), "exists already", "resume from it, or --overwrite")

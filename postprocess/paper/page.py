@@ -127,11 +127,14 @@ def _few(claim: Claim, finding: Finding) -> str:
     if finding.ordering is not Verdict.UNDECIDED or not 0 < finding.num_seeds <= FEW:
         return ""
     seeds = counted(finding.num_seeds, "seed")
-    return f"{seeds} decide only large differences; for more: hpctrip study {claim.study} -o seed=0..9"
+    return (
+        f"{seeds} decide only large differences; for more, repeat the study {claim.study} with -o seed=0..9"
+    )
 
 
 def matching(findings: Findings, only: str) -> Findings:
     """The findings about a figure or a study, or whose statement has this text. Raises InputError for none."""
+    only = re.sub(r"\bfig\. ?", "Fig ", only, flags=re.IGNORECASE)
     pattern = re.compile(rf"\b{re.escape(only)}(?!\d)", re.IGNORECASE)
     found = [(c, f) for c, f in findings if pattern.search(f"{c.figure}, {c.study}: {c.says}")]
     if not found:

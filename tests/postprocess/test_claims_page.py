@@ -130,7 +130,12 @@ def test_other_programs_get_one_object_a_claim(page, folder):
 
 @pytest.mark.parametrize(
     ("only", "figures", "num_claims"),
-    [("fig 1", set(), 0), ("fig 10", {"Fig 10"}, 3), ("less time than RANDOM", {"Fig 9"}, 1)],
+    [
+        ("fig 1", set(), 0),
+        ("Fig. 10", {"Fig 10"}, 3),
+        ("fig 10", {"Fig 10"}, 3),
+        ("less time than RANDOM", {"Fig 9"}, 1),
+    ],
 )
 def test_one_figure_or_claim_can_be_chosen_and_writes_no_page(
     only, figures, num_claims, page, script, folder
@@ -162,7 +167,7 @@ def test_three_seeds_that_decide_nothing_say_what_would(page, concluded, tmp_pat
     assert lines[0].startswith("undecided ")
     assert (
         lines[-1].strip()
-        == "3 seeds decide only large differences; for more: hpctrip study fig09 -o seed=0..9"
+        == "3 seeds decide only large differences; for more, repeat the study fig09 with -o seed=0..9"
     )
 
 

@@ -14,7 +14,7 @@ from hpctrip.plan.plan import first_rounds
 from hpctrip.ranks.base import Ranks
 from hpctrip.record import event_report
 from hpctrip.record.diff import diff
-from hpctrip.record.event_report import Event, by_event, events_of, mean_draw_w, sentence
+from hpctrip.record.event_report import Event, by_event, mean_draw_w, sentence
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
@@ -145,9 +145,9 @@ def test_the_report_of_sites_has_their_waits_and_idle_hours(coming, hpctrip):
 def test_an_event_as_long_as_the_run_has_its_energy_in_report_and_picture(coming, monkeypatch):
     """Of other sites and hours they are parts of the same integrals."""
     run, _ = coming
-    found, event = events_of, Event("grid", None, np.arange(6), 0.0, np.inf, 0.0, 0.25)
+    found, event = event_report.listed, Event("grid", None, np.arange(6), 0.0, np.inf, 0.0, 0.25)
     as_long = lambda run, world: [event._replace(part=found(run, world)[0].part)]  # noqa: E731
-    monkeypatch.setattr(event_report, "events_of", as_long)
+    monkeypatch.setattr(event_report, "listed", as_long)
     (reported,) = by_event(run)
     total_j, end_s = run.rounds["energy_j"].sum(), run.rounds["clock_s"].iloc[-1]
     assert reported["energy_j"] == pytest.approx(total_j, rel=1e-9) and reported["lost_s"] > 0
@@ -178,11 +178,12 @@ def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_
         "stop.max_rounds=6",
     )
     seconds = float(trained(*lines).rounds["makespan_s"].iloc[0])
-    rows = [f"{site},{2 * seconds:.17g},{4 * seconds:.17g},0.5" for site in range(3)]
+    rows = [f"{site},{2 * seconds:.17g},{4 * seconds:.17g},0.5" for site in range(3)] + ["0,36e6,60,1"]
     (tmp_path / "events.csv").write_text("\n".join(["site,start_s,duration_s,depth", *rows]))
     run = trained(*lines, f"availability.grid={{kind='events', path='{tmp_path / 'events.csv'}'}}")
     reported = json.loads(hpctrip("show", run.path, "--format", "json").out)["runs"][0]["events"]
-    (event,) = reported  # its rows are alike but for their sites
+    event, later = sorted(reported, key=lambda each: each["start_s"])  # rows are alike but for their sites
+    assert event["began"] and not later["began"]
     assert event["num_sites"] == 3 and event["depth"] == 0.5
     assert event["energy_j"] == pytest.approx(3 * 22e3 * 4 * seconds)
     assert event["without_j"] == pytest.approx(3 * 44e3 * 4 * seconds)
@@ -192,6 +193,7 @@ def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_
     assert (
         "event 1 of grid" in text and "-50% against the same" in text and f"{per_mwh / 2:.3g} h per" in text
     )
+    assert "event 2 of grid 1 site(s), from 1e+04 h on: the run ended before it" in text
     (tmp_path / "events.csv").write_text("site,start_s,duration_s\n0,1,1\n")
     assert "event 1" not in hpctrip("show", run.path).out  # it is another file
 
@@ -211,6 +213,6 @@ def test_availability_needs_a_clock_of_single_sites(line):
 
 
 def test_an_event_whose_sites_do_nothing_is_compared_with_nothing():
-    event = {"num_sites": 1, "start_s": 0.0, "end_s": 3600.0, "depth": 0.5, "lost_s": 0.0}
+    event = {"num_sites": 1, "start_s": 0.0, "end_s": 3600.0, "depth": 0.5, "lost_s": 0.0, "began": True}
     text = sentence(event | {"energy_j": 0.0, "without_j": 0.0})
     assert text == "1 site(s), 0 h to 1 h: asked -50%, drew 0 Wh; 0 h of training at full power lost"

@@ -155,7 +155,7 @@ RECIPE = ("warmup_steps", "cosine_steps", "final_lr_fraction", "clip_norm", "dec
 
 
 def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
-    keys = ["name", "label", "plugins", "ranks.transport", "ranks.device"]
+    keys = ["name", "label", "plugins", "ranks.transport", "ranks.device", "stop.deadline_s"]
     keys += ["checkpoint", "interrupt", "watchdog", "meter", "knobs", "callbacks", "store"]
     assert neutral_keys(Experiment()) == keys
     run = trained("stop.max_rounds=2")

@@ -19,7 +19,7 @@ from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.grid.signals import GridSignal, SignalModel
-from hpctrip.sim.network import DistanceNetwork
+from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.quantities import SPENT
