@@ -175,8 +175,11 @@ def test_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(tmp_pa
     stopped = time.monotonic()
     assert one.code(limit_s=120) != 0
     assert time.monotonic() - stopped < 60  # the limit, and a busy machine's few seconds
-    (line,) = [line for line in one.log.splitlines() if "stuck: rank" in line]
-    assert f"stuck: rank 0 on {os.uname().nodename}" in line and "of round" in line
+    said = [
+        line for line in one.log.splitlines() if "stuck: rank" in line
+    ]  # by each that notices, at most once
+    assert 1 <= len(said) <= 2, one.log
+    assert all(f"stuck: rank 0 on {os.uname().nodename}" in line and "of round" in line for line in said)
     lines = one.log.splitlines()
     # each of the others shows where its main thread waits: in a collective of the main loop
     for alive in (1, 2):
