@@ -281,6 +281,16 @@ def test_a_file_that_no_figure_made_is_kept_unless_overwriting_is_asked(make_run
     assert len(pd.read_csv(tmp_path / "notes.csv")) > 0
 
 
+def test_a_file_that_a_run_has_read_is_never_overwritten(hpctrip, tiny, folder):
+    table = "name,distance_km\nOslo,10\nRome,20\n"
+    (folder / "sites.csv").write_text(table)
+    words = ("-o", "sites={kind='csv', path='sites.csv'}", "-o", "policy.kind=all", "-o", "stop.max_rounds=1")
+    assert hpctrip("run", tiny, *words, "--out", "run.h5").code == 0
+    refused = hpctrip("plot", "sites", "run.h5", "--out", "sites.png", "--overwrite")
+    refused.check_refused(["sites.csv: is an input, which is never overwritten"])
+    assert (folder / "sites.csv").read_text() == table
+
+
 def test_edited_numbers_and_pictures_of_other_figures_are_kept(make_run, tmp_path, drawn, hpctrip):
     out, run = tmp_path / "out.png", make_run("a")
     drawn("curves", run)

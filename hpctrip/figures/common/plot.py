@@ -90,7 +90,7 @@ class Drawing:
             ours.update([made[2].decode()] if made else [])
             return made is not None and made[1].decode() == self.figure
 
-        hint = "choose another file, or --overwrite"
+        hint = "choose another file by --out, or --overwrite"
         refuse_other(path, is_of_this_figure, f"not a picture of the figure {self.figure}", hint)
         what = f"not the table that belongs to {path}"
         refuse_other(numbers, lambda text: digest(text) in ours, what, hint)

@@ -20,6 +20,7 @@ from hpctrip.base.frames import pd
 from hpctrip.base.io import named_path, read_text
 from hpctrip.base.text import shown
 from hpctrip.base.units import HOUR_S
+from hpctrip.config.sources import read_sources
 from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces, trace_files
 
 
@@ -96,7 +97,7 @@ class Subject(NamedTuple):
 
     what: Any
     files: list[Path]
-    """The files that it was read from; they are never overwritten."""
+    """The files that it, or its run, was read from; they are never overwritten."""
     out: Path | None = None
     """The default path of its picture (None: the figure's name, in the working folder)."""
 
@@ -134,7 +135,12 @@ def _one_run(runs: Sequence[str]) -> list[Subject]:
 
 
 def _each_run(runs: Sequence[str]) -> list[Subject]:
-    return [Subject(run, [run.path], picture_beside(run.path)) for run in read_runs(runs)]
+    return [Subject(run, [run.path, *read_by(run)], picture_beside(run.path)) for run in read_runs(runs)]
+
+
+def read_by(run: Run) -> list[Path]:
+    """The files that a run has read, by their names in its input."""
+    return [Path(source.path) for source in read_sources(run.meta.get("sources", ()))]
 
 
 def picture_beside(results: Path) -> Path:

@@ -46,7 +46,8 @@ class CsvPower(PowerModel):
     at_end: Literal["wrap", "raise"] = "wrap"
     """At the end of the file: repeat it, or stop with an error."""
     start: Moment | None = None
-    """Time of the data at which simulated time starts, as in `power.kind = "trace"`; needs times with dates."""
+    """Time of the data at which simulated time starts, in UTC unless it has an offset (`timezone` is that of the file);
+    needs times with dates. Absent: as in `power.kind = "trace"`."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
     longest_gap_s: Added[Seconds] = Field(6 * 3600.0, gt=0)
