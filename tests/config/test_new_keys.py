@@ -39,7 +39,7 @@ def test_every_new_key_is_marked_as_added():
         f"where the kind or table that holds them is new itself, add them to {LIST.name}"
     )
     assert not gone, f"stored runs have {gone} in their identities: without these keys they are stale"
-    assert listed == sorted(set(listed))
+    assert listed == sorted(set(listed)), f"the lines of {LIST.name} are not sorted, or one stands twice"
 
 
 class Box(Component):
