@@ -28,8 +28,7 @@ OF_EVENT = ("kind of rounds", "policy", "drew in the event", "MWh shed", "hours 
 def values(results: Path) -> dict[str, str]:
     """{name: text}."""
     folder = results / "waiting"
-    runs = pd.read_csv(folder / "waiting.csv").rename(columns={"policy": "method"})
-    runs["reached"] = runs["accuracy"] >= runs["target_accuracy"]
+    runs, real = (_read(folder / f"{name}.csv") for name in ("waiting", "waiting_real"))
     judged = runs[~runs["scenario"].str.startswith(TUNED)]
     best = {world: _best_fixed(own) for world, own in judged.groupby("scenario", sort=False)}
     methods = [name for name in judged["method"].unique() if not name.startswith(FIXED)]
@@ -52,6 +51,7 @@ def values(results: Path) -> dict[str, str]:
         "hours": _table_of_hours(judged),
         "tuned hours": _table_of_hours(runs[runs["scenario"].str.startswith(TUNED)]),
         "event": table(OF_EVENT, _event_rows(pd.read_csv(folder / "curtail.csv"))),
+        "real": _table_of_ratios(real),
         "seeds": str(judged["seed"].nunique()),
         "pilot": table(OF_PILOT, map(_pilot, pd.read_csv(folder / "pilot.csv").itertuples(index=False))),
     }
@@ -62,6 +62,31 @@ def values(results: Path) -> dict[str, str]:
         | {f"{name} {quantity}": ratio.text("{:.2f}") for (name, quantity), ratio in ratios.items()}
         | {f"kg, {name}": f"{kg:.1f}" for name, kg in pilot.items()}
         | {"buffered by world": f"{faster.min():.2f} to {faster.max():.2f}"}
+    )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """The ledger of a study, with whether each run reached its target."""
+    runs = pd.read_csv(path).rename(columns={"policy": "method"})
+    return runs.assign(reached=runs["accuracy"] >= runs["target_accuracy"])
+
+
+def _table_of_ratios(runs: pd.DataFrame) -> str:
+    """For each method and world, the geometric mean over seeds of the time over that of the best fixed number."""
+    worlds = {
+        str(world): own.set_index("seed").sort_index() for world, own in runs.groupby("scenario", sort=False)
+    }
+    fixed = {world: _best_fixed(own) for world, own in worlds.items()}
+    methods = [name for name in runs["method"].unique() if not name.startswith(FIXED)]
+
+    def ratio(name: str, world: str) -> str:
+        own, other = (worlds[world][worlds[world]["method"] == each] for each in (name, fixed[world]))
+        bounds = ([*~each["reached"]] for each in (own, other))
+        return Estimate.geometric_mean([*(own["end_s"] / other["end_s"])], *bounds).text("{:.2f}")
+
+    head = ("time over the best fixed number", *(f"{world} ({fixed[world]})" for world in worlds), "missed")
+    return table(
+        head, [(name, *(ratio(name, world) for world in worlds), _missed(runs, name)) for name in methods]
     )
 
 
