@@ -34,7 +34,7 @@ from hpctrip.base.io import replace_file
 from hpctrip.base.stats import student_t
 from hpctrip.base.text import aligned
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 
 PAPER_HOURS = FIG09_HOURS | {CENTRAL_50: FIG09_HOURS[POWERTRIP]}
 """The bars of Fig. 9; "centralized 50 %" is "about equal" to PowerTrip."""

@@ -227,7 +227,7 @@ def test_figures_read_results_through_the_reader_alone():
     settings of policies and forecasts, which the league leaves out of their names. They write CSV as all do."""
     of_record = {
         f"hpctrip.record.{name}"
-        for name in ("reader", "results_file", "merge", "site_report", "event_report")
+        for name in ("reader", "results_file", "formats", "site_report", "event_report")
     }
     allowed = {
         *of_record,

@@ -187,7 +187,7 @@ def _refuse_with_bandwidth(options: Iterable[str]) -> None:
     flags = {option.name: option.opts[-1] for option in context.command.params}
     for name in options:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            problem = "is of the run, and --bandwidth plans its first round, whatever runs it"
+            problem = "does not change the bandwidth that a utilisation needs"
             raise InputError(f"{flags[name]} {context.params[name]}", problem, "leave it out")
 
 

@@ -37,9 +37,9 @@ def show(paths: tuple[str, ...], status: bool, sites: bool, form: str) -> None:
     from hpctrip.record.show import show as summary
 
     if sites:
-        from hpctrip.record.merge import site_reports
+        from hpctrip.record.site_report import rendered
 
-        click.echo(site_reports(open_runs(paths, opened=open_results), form))
+        click.echo(rendered(open_runs(paths, opened=open_results), form))
         return
     if form in ("csv", "latex"):
         raise click.UsageError(f"--format {form} is for --sites")

@@ -89,11 +89,18 @@ class Registry(dict[str, type[Component]]):
     type."""
 
     def __init__(
-        self, sort: str, default: str = "", required: Callable[..., Any] | None = None, added: bool = False
+        self,
+        sort: str,
+        default: str = "",
+        required: Callable[..., Any] | None = None,
+        added: bool = False,
+        own: str = "--plugin FILE.py",
     ):
         """`required` is the method of the base class that every class must define; `added` says that the tables had no
-        `kind` when runs were first stored, so that the default is left out of inputs as they are recorded."""
+        `kind` when runs were first stored, so that the default is left out of inputs as they are recorded; `own` tells
+        users how to have one that is not registered."""
         super().__init__()
+        self.own = own
         self.sort, self.default, self.required, self.added = sort, default, required, added
         _registries.append(self)
 

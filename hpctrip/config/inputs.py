@@ -80,15 +80,15 @@ def merge(old: Any, new: Any, owner: Any, default_kind: str = "") -> Any:
 
 
 def dropped(layers: Iterable[Tables], merged: Tables, component: Component) -> list[str]:
-    """A line for each value of the layers that went with the kind of its table, although the kind in force has the key,
-    too, with another value; `component` is that of the tables `merged` of them."""
+    """A line for each value of the layers that was lost when a later layer changed the kind of its table, where the new
+    kind has the key, too, with another value; `component` is that of the tables `merged` of them."""
     stated = {key: value for layer in layers for key, value in flat(layer).items()}
     if not (gone := stated.keys() - flat(merged).keys()):
         return []
     present = flat(resolved(component))
     return [
-        f"{key} = {shown(stated[key])} was given for another kind of its table and does not count: it is "
-        f"{'not set' if present[key] is None else shown(present[key])}; give it where the kind is given"
+        f"{key} = {shown(stated[key])} was given for another kind of its table and is ignored: the value is now "
+        f"{'not set' if present[key] is None else shown(present[key])}; give it beside the new kind"
         for key in sorted(gone)
         if present.get(key, stated[key]) != stated[key]
     ]
@@ -233,7 +233,7 @@ def _fault(root: type[Component], detail: Any) -> Fault:
     if kind == "union_tag_invalid":
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
-        known = f"{unknown_name(tag, owner)}; one of your own: --plugin FILE.py"
+        known = f"{unknown_name(tag, owner)}; one of your own: {owner.own}"
         hint = _several(f"{place}.kind", tag) or known
         return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", hint)
     if kind in ("union_tag_not_found", "model_type", "dict_type"):

@@ -233,7 +233,9 @@ def events(runs: Sequence[Run]) -> Drawing:
     label_panels(picture, places, "Simulated time (hours)", "Power drawn by a site (kW)")
     places[0].axes.set_xlim(min(table["hours"].min() for table in tables))
     numbers = [len(group.runs) for group in groups]
-    looks = "thick: sites of the events, thin: all sites; shaded: events, dotted: their announcement"
+    looks = "no event of [availability] began in these runs"
+    if any(of_run.values()):
+        looks = "thick: sites of the events, thin: all sites; shaded: events, dotted: their announcement"
     style.finish(picture, f"{style.counts(numbers)}; {caption}\n{looks}")
     head = ("configuration", "n", "kW of a site of the events", "kW of any site")
     return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))

@@ -174,8 +174,8 @@ class Plan:
             for position in assignment.ended:
                 host_of.pop(int(assignment.cohort[position]), None)
             for block, host in zip(assignment.blocks, assignment.block_hosts.tolist(), strict=True):
-                kept = block[assignment.weights[block] == 0]
-                host_of |= dict.fromkeys(assignment.cohort[kept].tolist(), host)
+                started = block[assignment.weights[block] == 0]  # those that have not also arrived
+                host_of |= dict.fromkeys(assignment.cohort[started].tolist(), host)
         return np.bincount([*host_of.values()], minlength=len(self.aggregator.ranks.hosts))
 
     @cached_property

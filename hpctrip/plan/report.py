@@ -205,7 +205,7 @@ def warnings(plan: Plan) -> list[str]:
 
 
 def _about_the_target(plan: Plan) -> Iterator[str]:
-    """What is remarkable about the target accuracy, its deadline and how it is measured."""
+    """Warnings about the target accuracy, its deadline and the test set."""
     e, task = plan.aggregator.experiment, plan.aggregator.host.task
     target, chance = e.stop.target_accuracy, 1 / task.num_classes
     if target is None:

@@ -15,9 +15,9 @@ from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.component import Component
 from hpctrip.config.inputs import validate
 from hpctrip.config.sources import changed_sources, named_files, read_sources
-from hpctrip.record.reader import Run, open_run
+from hpctrip.record.reader import Run
 from hpctrip.sim.availability import AVAILABILITY, Availability
-from hpctrip.sim.availability.events import ListedEvents
+from hpctrip.sim.availability.events import Events, ListedEvents
 from hpctrip.sim.bill import bill
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
@@ -68,9 +68,9 @@ class _WorldInput(Component):
 
 
 def world_of(run: Run) -> World | None:
-    """The world of a run with [availability]; None where there is none, or it cannot be built, as a file that it reads
-    has changed, or a plug-in is missing."""
-    if not run.input.get("availability"):
+    """The world of a run with events; None where there are none, or it cannot be built, as a file that it reads has
+    changed, or a plug-in is missing."""
+    if all(table["kind"] != Events.kind for table in run.input.get("availability", {}).values()):
         return None
     import_module("hpctrip.cluster.site_power")  # registers a power model of a higher layer
     try:
@@ -109,10 +109,9 @@ def by_event(run: Run) -> list[dict[str, Any]]:
     flights lost by it. Empty where `world_of` is None."""
     if run.rounds.empty or (world := world_of(run)) is None:
         return []
-    whole = open_run(run.path) if run.cohorts.empty else run  # `show` reads without them
     events, history, end_s = listed(run, world), History(), run.rounds["clock_s"].max()
     sums = np.zeros((len(events), 3))
-    for row in whole.history().rows:
+    for row in run.history().rows:
         for event, own in zip(events, sums, strict=True):
             if row.clock_start_s < event.end_s and row.clock_s > event.start_s:
                 own += _in_event(event, world.after(history), row)

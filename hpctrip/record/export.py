@@ -14,7 +14,7 @@ from hpctrip.base.errors import require
 from hpctrip.base.frames import pd
 from hpctrip.base.io import json_text, write_new
 from hpctrip.record import schema
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import defaults, read_frame, stored_columns
 from hpctrip.record.results_file import FORMATS, read_results

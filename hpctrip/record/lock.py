@@ -150,9 +150,7 @@ def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
     check_writable(path, overwrite=True)
     lock = OutputLock(path)
     try:
-        check_writable(
-            path, overwrite
-        )  # under the lock, so that a file which a job is writing is called that
+        check_writable(path, overwrite)  # only now: of a file that a job writes the lock has said so
         for file in generations(path):
             if file.exists() and not overwrite:
                 raise InputError(str(file), "exists already", "resume from it, or --overwrite")

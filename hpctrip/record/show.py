@@ -73,8 +73,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
         "meters": run.meta["meters"],
-        "events": by_event(run),
-        "utilisation": _utilisation(run),
+        **_of_availability(run),
         "not_recorded": [
             f"{name}/{c}"
             for name, frame in run.tables.items()
@@ -84,12 +83,13 @@ def facts_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _utilisation(run: Run) -> float:
-    """Share of the time for which sites were held in which they computed; NaN where not known, or without
-    [availability], where a site is held for its flights only."""
+def _of_availability(run: Run) -> dict[str, Any]:
+    """The facts of a run with [availability]: its events, and the share of the time for which sites were held in which
+    they computed; NaN without it, where a site is held for its flights only."""
     if run.rounds.empty or not run.input.get("availability"):
-        return math.nan
-    return utilisation(by_site(open_run(run.path) if run.cohorts.empty else run))
+        return {"events": [], "utilisation": math.nan}
+    whole = open_run(run.path) if run.cohorts.empty else run  # `show` reads without the rows of cohorts
+    return {"events": by_event(whole), "utilisation": utilisation(by_site(whole))}
 
 
 def round_facts(rounds: Mapping[str, Sequence[float]] | pd.DataFrame) -> dict[str, Any]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
-from hpctrip.base.text import printable
+from hpctrip.base.io import json_text
+from hpctrip.base.text import aligned, printable
 from hpctrip.base.units import HOUR_S, figures, unit_of
+from hpctrip.record.formats import csv_bytes, latex_table
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 from hpctrip.sim.quantities import ACTIVITIES, QUANTITIES, Quantity
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import FACT
@@ -103,6 +109,34 @@ def unit_in(run: Run, report: pd.DataFrame, quantity: Quantity) -> tuple[float, 
     largest, currency = report[quantity.total].abs().max(), str(run.setting("accounts.currency", ""))
     factor, unit = unit_of(largest * quantity.total_unit, quantity.unit, currency)
     return factor / quantity.total_unit, unit
+
+
+def rendered(runs: Sequence[ResultsFile], form: str) -> str:
+    """The reports of the sites of runs as text: aligned columns, or of the form json, csv or latex (a table of
+    booktabs). InputError where one has no finished round, or no sites."""
+    for run in runs:
+        if not isinstance(run, Run) or run.rounds.empty:
+            problem = (
+                "holds no finished round" if isinstance(run, Run) else "is of a cluster, which has no sites"
+            )
+            raise InputError(str(run.path), problem, "leave out --sites")
+        if faults := run.schema_faults() or [*run.structure_faults()]:
+            raise InputError(faults=faults)
+    if form == "json":
+        return json_text(
+            {"runs": [{"path": run.path, "sites": by_site(run).to_dict("records")} for run in runs]}
+        )
+    if form == "csv":
+        reports = [by_site(run).assign(**({"path": str(run.path)} if len(runs) > 1 else {})) for run in runs]
+        return csv_bytes(pd.concat(reports, ignore_index=True)).decode().rstrip("\n")
+    lines: list[str] = []
+    for run in runs:
+        made_up = [name for name in ("data", "power") if run.meta[f"synthetic_{name}"]]
+        synthetic = ", ".join([*made_up, *run.meta["synthetic_signals"]])
+        title = printable(f"{run.path}{f': synthetic {synthetic}' if synthetic else ''}; simulated time")
+        table = table_of(run, by_site(run))
+        lines += [f"% {title}", *latex_table(*table)] if form == "latex" else [title, *aligned(*table)]
+    return "\n".join(lines)
 
 
 def bars_of(run: Run) -> pd.DataFrame:

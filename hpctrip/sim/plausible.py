@@ -80,15 +80,13 @@ def _of_sites(world: World) -> Iterator[str]:
 
 def _of_zones(world: World, names: np.ndarray) -> Iterator[str]:
     """Signals whose zones have the names of the sites [N], or of the columns of their power, but belong to others."""
-    way_out = 'set {}.site_column = "name"'
+    before = ""
     if not names.all() and (columns := world.supply.describe().get("power_column")) is not None:
-        names, way_out = (
-            columns,
-            'name the sites in a file (sites.kind = "csv"), and set {}.site_column = "name"',
-        )
-    own = [str(name).casefold() for name in names]
+        names, before = columns, 'name the sites in a file (sites.kind = "csv"), and '
     for table, signal in world.signals.items():
-        zones = [name.casefold() for name in signal.names]
+        zones, own = ([str(name).casefold() for name in each] for each in (signal.names, names))
         if {*own} <= {*zones} and [zones[zone] for zone in signal.zone] != own:
-            random = "sites drew their zones at random"
-            yield f"{table}: its zones are named as the sites or their power are, but {random}; {way_out.format(table)}"
+            problem = (
+                "its zones are named as the sites or their power are, but sites drew their zones at random"
+            )
+            yield f'{table}: {problem}; {before}set {table}.site_column = "name"'

@@ -308,7 +308,7 @@ def _spending_by_deadline(
     """`prefix_spending` of rounds of these `lengths_s` [n], none longer than its deadline, in blocks of prefixes: what
     one spends depends on the others."""
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
-    queue_s, stands_s = _queue_s(sites)[order], _stands_s(sites)[order]
+    queue_s, paused_s = _queue_s(sites)[order], _paused_s(sites)[order]
     for block, is_in, compute_s, back_s in _prefixes(sites, order):
         round_s = lengths_s[block, None]
         begin_s = np.minimum(queue_s, round_s)
@@ -316,7 +316,7 @@ def _spending_by_deadline(
         until_s = np.minimum(back_s, round_s) if sites.released else round_s
         waits_s = np.where(begin_s < round_s, until_s - computed_s, 0.0)
         sent_j = np.where(queue_s + compute_s <= round_s, sites.comm_energy_j, 0.0)
-        busy_s = np.maximum(computed_s - begin_s - stands_s, 0.0)
+        busy_s = np.maximum(computed_s - begin_s - paused_s, 0.0)
         joules = busy_w * busy_s + waiting_w * waits_s + sent_j
         yield {name: np.where(is_in, joules * rate, 0.0).sum(1) for name, rate in rates.items()}
 
@@ -337,7 +337,7 @@ def _spending_of_all(
     if not sites.released:
         shared.append((prefix_round_s(sites, order, sites.clock), waiting_w))
         # a job in a queue holds no node, nor does one of a site that is released
-        own_j = own_j - waiting_w * (_queue_s(sites) + _stands_s(sites))[order]
+        own_j = own_j - waiting_w * (_queue_s(sites) + _paused_s(sites))[order]
 
     def spent(per_joule: np.ndarray) -> np.ndarray:
         total = np.cumsum(own_j * per_joule)
@@ -365,14 +365,14 @@ def _own_compute_s(sites: SiteView) -> np.ndarray:
     now_s, left_s = _queue_s(sites), _busy_s(sites)
     for from_s, until_s in sites.pauses_s:
         span_s = np.maximum(from_s - now_s, 0.0)
-        stands = span_s < left_s
-        now_s = np.where(stands, np.maximum(now_s + span_s, until_s), now_s + left_s)
-        left_s = np.where(stands, left_s - span_s, 0.0)
+        is_paused = span_s < left_s
+        now_s = np.where(is_paused, np.maximum(now_s + span_s, until_s), now_s + left_s)
+        left_s = np.where(is_paused, left_s - span_s, 0.0)
     return now_s + left_s - _queue_s(sites) if len(sites.pauses_s) else left_s
 
 
 @np.errstate(invalid="ignore")  # inf - inf
-def _stands_s(sites: SiteView) -> np.ndarray:
+def _paused_s(sites: SiteView) -> np.ndarray:
     """Seconds of announced pauses between the beginning and the end of each site's work, [N]; 0 without power."""
     return np.nan_to_num(_own_compute_s(sites) - _busy_s(sites))
 

@@ -36,7 +36,7 @@ from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables, deep, nested
 from hpctrip.config.plugins import with_code_paths
 from hpctrip.config.values import Bare
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.record.writer import environment
 from hpctrip.runner.experiment import Input
 from hpctrip.runner.provenance import WORKLOAD, files_of_input

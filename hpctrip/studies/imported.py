@@ -20,7 +20,7 @@ from hpctrip.base.units import J_PER_KWH
 from hpctrip.config.identity import uncompared_keys
 from hpctrip.config.inputs import Tables, resolved
 from hpctrip.record import schema
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.sim.quantities import QUANTITIES
 from hpctrip.studies.grid import Entry

@@ -23,7 +23,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import check_folder, replace_file
 from hpctrip.config.identity import VERSION
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.site_report import by_site
 from hpctrip.runner.job_status import RunStatus

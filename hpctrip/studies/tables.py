@@ -26,7 +26,8 @@ from hpctrip.base.text import aligned, markdown_table
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import Tables
-from hpctrip.record.merge import cell, csv_bytes, latex_table, setting_text, tex
+from hpctrip.record.formats import cell, csv_bytes, latex_table, tex
+from hpctrip.record.merge import setting_text
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import TOTALS
 from hpctrip.studies.run_store import RunState

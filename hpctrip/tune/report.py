@@ -12,7 +12,7 @@ import tomli_w
 from hpctrip.base.frames import pd
 from hpctrip.base.io import check_writable, write_new
 from hpctrip.config.inputs import Tables, deep, nested
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.tune.search import pareto_front
 from hpctrip.tune.spaces import CAP, CLOCK
 from hpctrip.tune.trial import Trial

@@ -123,7 +123,7 @@ def lines_of(findings: Findings) -> list[str]:
 
 
 def _few(claim: Claim, finding: Finding) -> str:
-    """What helps where so few seeds have decided nothing; empty elsewhere."""
+    """How to decide a claim that few seeds have left undecided; empty for other claims."""
     if finding.ordering is not Verdict.UNDECIDED or not 0 < finding.num_seeds <= FEW:
         return ""
     seeds = counted(finding.num_seeds, "seed")

@@ -12,7 +12,7 @@ import pytest
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.device.meter import Meter
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.runner.experiment import read_input
 from hpctrip.tune import report, tuner
 from hpctrip.tune.search import better_half, golden_section, pareto_front, successive_halving, zeus_cost

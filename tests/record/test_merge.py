@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.record.merge import csv_bytes, write_merged
+from hpctrip.record.formats import csv_bytes
+from hpctrip.record.merge import write_merged
 from hpctrip.record.reader import open_runs
 from hpctrip.record.writer import write_run
 

@@ -17,7 +17,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.record import export as exported
 from hpctrip.record import reader
 from hpctrip.record.export import export
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import open_run
 from hpctrip.record.results_file import open_results

@@ -9,7 +9,7 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.cluster.site_power import ClusterPower
 from hpctrip.sim.calendar import Calendar
-from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.power.traces import Trace
 from hpctrip.sim.traces.synthetic import synthetic_traces
 
@@ -36,6 +36,25 @@ def test_power_is_a_fraction_of_every_site_that_depends_on_seed_and_time_alone(m
         assert fraction.shape == (7,) and fraction.dtype == np.float64
         assert ((fraction >= 0) & (fraction <= 1)).all()
     assert np.array_equal(forward, [again.at(clock_s).copy() for clock_s in reversed(TIMES_S)][::-1])
+
+
+@pytest.mark.parametrize(("step_s", "at_s"), [(math.inf, "181440"), (600.0, "180")])
+def test_a_supply_that_changes_within_a_step_is_refused(step_s, at_s):
+    class Drifting(PowerSupply):
+        def at(self, clock_s):
+            return np.full(3, 1 / (1 + clock_s))
+
+    class Drift(PowerModel):
+        kind = "drift"
+
+        def supply(self, num_sites, seed):
+            supply = Drifting()
+            supply.step_s = step_s
+            return supply
+
+    problem = f"gives other power at {at_s} s than at 0 s, although its step_s = {step_s:g}"
+    with pytest.raises(InputError, match=re.escape(problem)):
+        Drift().checked_supply({}, np.ones(3), 0)
 
 
 def test_power_holds_within_a_step_and_facts_are_one_number_per_site(model):

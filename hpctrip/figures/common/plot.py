@@ -29,7 +29,7 @@ from hpctrip.base.io import (
 from hpctrip.base.text import printable, unknown_name
 from hpctrip.figures.common import style
 from hpctrip.figures.common.reading import Source
-from hpctrip.record.merge import csv_bytes
+from hpctrip.record.formats import csv_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -45,7 +45,8 @@ class Events(AvailabilityModel):
         depth, notice_s = optional("depth", 1.0), optional("notice_s", 0.0)
         start = "start_s" if "start_s" in table.columns else "start"
         begins = f"; it begins at {utc(around.begin_us[0])} UTC" if start == "start" else ""
-        table.refuse(start, start_s < 0, f"is before the start of the simulated time{begins}")
+        problem = f"is before the start of the simulated time{begins}"
+        table.refuse(start, start_s < 0, problem, "give what is left of an event that is under way")
         table.refuse(start, start_s >= LATEST_S, "is later than any run", "dates are in a column start")
         table.refuse("duration_s", duration_s <= 0, "is not above 0")
         table.refuse("depth", (depth <= 0) | (depth > 1), "is not above 0 and at most 1")

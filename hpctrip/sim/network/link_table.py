@@ -36,7 +36,7 @@ class Matrix(NamedTuple):
     """[R, R]."""
 
     def seconds(self, start: np.ndarray | int, end: np.ndarray | int, num_bytes: float) -> np.ndarray:
-        """How long so many bytes take from regions `start` to regions `end`."""
+        """Seconds that `num_bytes` take from regions `start` to regions `end`."""
         return self.latency_s[start, end] + 8 * num_bytes / self.bandwidth_bps[start, end]
 
 
@@ -127,9 +127,9 @@ def read_matrix(
 def _over_time(links: Matrix, ends: tuple[np.ndarray, np.ndarray], series: Series) -> MatrixSeries:
     """The `links`, of which those between `ends` [Z] have the values of `series` (see `_series`), some of them both
     ways, in steps at which one changes."""
-    kept = np.append(True, (np.diff(series.value) != 0).any(axis=0))
+    changes = np.append(True, (np.diff(series.value) != 0).any(axis=0))
     rtt_s, bandwidth_bps = (
-        np.tile(values, (2, 1))[: len(ends[0])] for values in np.split(series.value[:, kept], 2)
+        np.tile(values, (2, 1))[: len(ends[0])] for values in np.split(series.value[:, changes], 2)
     )
 
     @lru_cache(64)
@@ -138,7 +138,7 @@ def _over_time(links: Matrix, ends: tuple[np.ndarray, np.ndarray], series: Serie
         now.latency_s[ends], now.bandwidth_bps[ends] = rtt_s[:, step] / 2, bandwidth_bps[:, step]
         return now
 
-    steps = Signal(series.start_s[kept], np.arange(float(kept.sum())), series.duration_s)
+    steps = Signal(series.start_s[changes], np.arange(float(changes.sum())), series.duration_s)
     steps = steps if len(steps.value) > 1 else Signal.constant(0.0)
     return MatrixSeries(of_step, steps, series.calendar("network", None))
 

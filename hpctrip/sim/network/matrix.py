@@ -204,7 +204,9 @@ class MatrixLinks(Links):
                 lambda clock_s, size=size: self.all_reduce_s(order, size, clock_s)[-1:]
                 for size in (up_bytes, 0.0)
             )
-            return Transfers(np.repeat(self._lasts_s(whole_s, np.max(start_s), latency_s), len(order)), 0.0)
+            return Transfers(
+                np.repeat(self._duration_s(whole_s, np.max(start_s), latency_s), len(order)), 0.0
+            )
         region, home, regions = self.region[sites], self.home, np.arange(len(self.series.of_step(0).regions))
         start_s = 0.0 if self.series.is_steady else start_s
         # by region, and by site where each starts at a time of its own
@@ -212,12 +214,12 @@ class MatrixLinks(Links):
         ways = [(from_region, home, up_bytes), (home, from_region, down_bytes)][: 1 + self.round_trip]
         is_home = from_region == home
         if self.network.exchange == "two-level":  # the server of the aggregator's region is the aggregator
-            within_s = self._pass_s(
+            within_s = self._in_turn_s(
                 [(from_region, from_region, num_bytes) for *_, num_bytes in ways], start_s
             )
-            alone_s = within_s + np.where(is_home, 0.0, self._pass_s(ways, start_s + within_s))
+            alone_s = within_s + np.where(is_home, 0.0, self._in_turn_s(ways, start_s + within_s))
         else:
-            alone_s = self._pass_s(ways, start_s)
+            alone_s = self._in_turn_s(ways, start_s)
         link_s = 8 * sum(num_bytes for *_, num_bytes in ways) / self.aggregator_bandwidth_bps
         if not self.network.shared_uplinks:
             return Transfers(alone_s[of_site], link_s)
@@ -228,10 +230,12 @@ class MatrixLinks(Links):
             taken_s = sum(8 * num_bytes / bandwidth_bps[start, end] for start, end, num_bytes in ways)
             return np.where(is_home, 0.0, num * taken_s)
 
-        each_s, all_s = (self._lasts_s(partial(uplink_s, num=n), start_s) for n in (1, num))
+        each_s, all_s = (self._duration_s(partial(uplink_s, num=n), start_s) for n in (1, num))
         return Transfers(alone_s[of_site], link_s, region, each_s[of_site], all_s[of_site])
 
-    def _pass_s(self, ways: Sequence[tuple[Sites, Sites, float]], start_s: np.ndarray | float) -> np.ndarray:
+    def _in_turn_s(
+        self, ways: Sequence[tuple[Sites, Sites, float]], start_s: np.ndarray | float
+    ) -> np.ndarray:
         """Seconds of transfers over `ways`, one after the other: from regions, to regions, and their bytes."""
         total_s = 0.0
         for way in ways:
@@ -239,10 +243,10 @@ class MatrixLinks(Links):
                 lambda clock_s, hop=hop: self.series.at(clock_s).seconds(*hop)
                 for hop in (way, (*way[:2], 0.0))
             )
-            total_s = total_s + self._lasts_s(whole_s, start_s + total_s, latency_s)
+            total_s = total_s + self._duration_s(whole_s, start_s + total_s, latency_s)
         return total_s
 
-    def _lasts_s(
+    def _duration_s(
         self,
         whole_s: Callable[[float], np.ndarray],
         start_s: np.ndarray | float,

@@ -1,4 +1,4 @@
-"""What every power model is: a component that builds a `PowerSupply`, which answers at any time. Shapes: N sites."""
+"""Base of power models, components that build a `PowerSupply`, which answers at any time. Shapes: N sites."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.series import next_step_s
-from hpctrip.base.validate import columns, instance, positive
+from hpctrip.base.validate import columns, instance, numbers, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.calendar import Calendar
 
 POWER_MODELS = Registry("power model", default="uniform")
+LOOKED_AT_S = 7 * 86_400.0
+"""The time in which a supply that says it never changes is looked at."""
 _logger = logging.getLogger(__name__)
 
 
@@ -81,7 +84,22 @@ class PowerModel(Component):
         if supply.calendar is not None:
             instance(supply.calendar, Calendar, place, "its calendar")
         columns(supply.describe(), len(full_power_w), place, "its description")
+        _check_steps(supply, len(full_power_w), place)
         return supply
+
+
+def _check_steps(supply: PowerSupply, num_sites: int, place: str) -> None:
+    """InputError where the power changes within the first step: what is supplied then is remembered until its end."""
+    until_s = min(supply.next_change_s(0.0), supply.ends_s, LOOKED_AT_S)
+    times_s = [share * until_s for share in (0.0, 0.3, 0.6, 0.9)]
+    power = [
+        numbers(supply.at(at_s), (num_sites,), 0.0, 1.0, place, f"the power fractions at {at_s:g} s")
+        for at_s in times_s
+    ]
+    for at_s, fractions in zip(times_s, power, strict=True):
+        if not np.array_equal(fractions, power[0]):
+            problem = f"gives other power at {at_s:g} s than at 0 s, although its step_s = {supply.step_s:g}"
+            raise InputError(place, problem, "set step_s of the supply to the length of its steps")
 
 
 class SteadySupply(PowerSupply):
