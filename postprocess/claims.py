@@ -86,7 +86,7 @@ def main(
     text = page.preface_of(read_text(preface)) if preface else ""
     findings = page.check_claims(studies)
     chosen = findings if only is None else page.matching(findings, only)
-    lines = page.lines_of(chosen) if only else write_page(findings, studies, target, text)
+    lines = write_page(findings, studies, target, text) if only is None else page.lines_of(chosen)
     if form == "json":  # what holds among all claims, not among the chosen ones
         rows = zip(findings, page.rows_of(findings), strict=True)
         lines = [json_text([row for each, row in rows if each in chosen])]
