@@ -150,8 +150,8 @@ def test_what_is_no_table_of_bandwidths_is_not_drawn(hpctrip, tmp_path, table):
             "gives 9,801 rows, the most is 1,000",
         ),
         (("--vary", "bits=4"), "is an option of --bandwidth; add --bandwidth"),
-        (("--bandwidth", "-n", "5"), "-n 5: is of the run, and --bandwidth plans its first round"),
-        (("--bandwidth", "--rounds=10"), "--rounds 10: is of the run"),  # its default
+        (("--bandwidth", "-n", "5"), "-n 5: does not change the bandwidth that a utilisation needs"),
+        (("--bandwidth", "--rounds=10"), "--rounds 10: does not change the bandwidth"),  # its default
     ],
 )
 def test_a_wrong_recipe_is_refused(hpctrip, tiny, arguments, message):

@@ -46,7 +46,7 @@ class CsvPower(PowerModel):
     at_end: Literal["wrap", "raise"] = "wrap"
     """At the end of the file: repeat it, or stop with an error."""
     start: Moment | None = None
-    """Time of the data at which simulated time starts, in UTC unless it has an offset (`timezone` is that of the file);
+    """Time of the data at which simulated time starts, in UTC unless it has an offset (`timezone` is that of the data);
     needs times with dates. Absent: as in `power.kind = "trace"`."""
     timezone: TimeZone = "UTC"
     """Time zone of times without an offset, e.g. "Europe/Madrid"."""
