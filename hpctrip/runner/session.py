@@ -55,7 +55,7 @@ from hpctrip.runner.provenance import (
     site_columns,
     sources_of,
 )
-from hpctrip.runner.signals import Interruption, Signals, stop_file
+from hpctrip.runner.signals import Interruption, Signals, refuse_left_over
 from hpctrip.sim.step import State
 
 NUMPY_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
@@ -148,8 +148,7 @@ def read(ranks: Ranks, begin: Callable[[], Start], until_over: ExitStack) -> Sta
         until_over.callback(start.lock.release)
         if start.finished:
             return None
-        if (file := stop_file(start.path)).exists():
-            raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
+        refuse_left_over(start.path)
         return start.run_input.tables, start.run_input.set_by_policy, start.run_input.extensions
 
     announced = ranks.decide_on_root(announce)
