@@ -4,6 +4,7 @@
 #
 #     sbatch slurm/requeue.sh                                                        # inputs/emnist_dynamic.toml
 #     sbatch --time=00:30:00 --ntasks=5 --gpus=4 slurm/requeue.sh inputs/emnist_static.toml -o seed=3
+#     sbatch --ntasks=5 --gpus=0 slurm/requeue.sh inputs/emnist_static.toml          # no GPU
 #
 # Options of sbatch win over the lines below; what follows the script goes to hpctrip. All pieces have one job id, so
 # they share results/NAME_ID.h5 and its checkpoints. What happens when:
