@@ -257,6 +257,8 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
     run(out, off, rounds=2)
     assert newest(out) is None
+    with pytest.raises(InputError, match=r"run --resume --out \S+/run.h5 INPUT starts it from the beginning"):
+        resume(out)
     found = again(out, off, rounds=2)
     assert found.meta["starts"] == open_run(out).meta["starts"]
     # the file is from before [faults] existed
