@@ -121,8 +121,8 @@ def refuse_left_over(results: str | Path) -> None:
 class Interruption:
     """Decides at rank 0, after every round, whether the run ends early.
 
-    No start leaves before it has made a round, whatever asks it to: a job script that starts the run again after exit
-    code 85 always gets further.
+    No start leaves before it is a round further, whatever asks it to: a job script that starts the run again after exit
+    code 85 makes progress.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class Interruption:
         own: Signals,
         first_round: int = 0,
     ):
-        """`hosts` are the host names of the ranks, `own` the signals of rank 0, `first_round` is the round after which
-        this start goes on."""
+        """`hosts` are the host names of the ranks, `own` the signals of rank 0, `first_round` is the round beyond
+        which this start has to come."""
         self._rules, self._hosts, self._own = rules, hosts, own
         self._stop_file, self._first_round = stop_file(results), first_round
         started = process.start_time()
@@ -152,7 +152,10 @@ class Interruption:
             ends_at = _end_of_job(job)  # not every version of Slurm sets it
         self._ends_at = min(self._ends_at, ends_at)
         asked = self.request([0] * len(hosts))
-        asked = asked and f"asked to stop before the first round: the run ends after it ({asked})"
+        asked = (
+            asked
+            and f"asked to stop before the first round: the run ends once it is a round further ({asked})"
+        )
         self.notes = tuple(filter(None, (*warnings, warning, asked)))
         """Times in the environment that are not believed, and a request to stop that has come already."""
 

@@ -559,7 +559,8 @@ def test_a_signal_before_the_first_round_of_a_start_ends_it_after_that(tmp_path,
             again(out)
         assert newest(out)[0].state.round == number
         assert (
-            "asked to stop before the first round: the run ends after it (SIGTERM" in capsys.readouterr().out
+            "asked to stop before the first round: the run ends once it is a round further (SIGTERM"
+            in capsys.readouterr().out
         )
 
 

@@ -92,7 +92,12 @@ def test_a_job_that_is_told_to_leave_before_its_ranks_start_makes_a_round_and_co
     ended = requeue(f'{told}; exec "$@"')
     assert ended.returncode == 0, ended.stderr
     assert "requeue.sh: told to leave " in ended.stdout
-    assert ended.stdout.count("asked to stop before the first round: the run ends after it (stop file") == 1
+    assert (
+        ended.stdout.count(
+            "asked to stop before the first round: the run ends once it is a round further (stop file"
+        )
+        == 1
+    )
     assert ended.stderr.startswith("hpctrip: interrupted after round 1: stop file")
     assert ended.stdout.endswith("requeued, 99 more to come at most\nrequeue 7\n")
     assert not (tmp_path / "results/run_7.h5.stop").exists()
