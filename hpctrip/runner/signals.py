@@ -151,12 +151,10 @@ class Interruption:
         if not os.environ.get(SLURM_END) and (job := os.environ.get(SLURM_JOB)):
             ends_at = _end_of_job(job)  # not every version of Slurm sets it
         self._ends_at = min(self._ends_at, ends_at)
-        asked = self.request([0] * len(hosts))
-        asked = (
-            asked
-            and f"asked to stop before the first round: the run ends once it is a round further ({asked})"
-        )
-        self.notes = tuple(filter(None, (*warnings, warning, asked)))
+        if asked := self.request([0] * len(hosts)):
+            note = "asked to stop before the first round: the run ends once it is a round further"
+            warnings.append(f"{note} ({asked})")
+        self.notes = tuple(filter(None, (*warnings, warning)))
         """Times in the environment that are not believed, and a request to stop that has come already."""
 
     def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
