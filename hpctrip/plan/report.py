@@ -188,7 +188,7 @@ def warnings(plan: Plan) -> list[str]:
             f"{host.work.batch_size}"
         )
     lines += _about_the_target(plan)
-    lines += plausible.warnings(world)
+    lines += plausible.warnings(world, plan.end_s)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:
@@ -212,7 +212,7 @@ def _about_the_target(plan: Plan) -> Iterator[str]:
         yield f"no target accuracy: the run ends after {plan.end[1]} at the latest"
     elif target <= 2 * chance:
         yield f"target accuracy {target:g} is near chance ({chance:.3g})"
-    if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
+    if e.deadline_s > 0 and (late_s := plan.end_s - e.deadline_s) > 0:
         yield (
             f"after all {counted(plan.end[0], 'round')} the run ends {late_s / HOUR_S:.3g} h late; its deadline of "
             f"{e.deadline_s / HOUR_S:.3g} h is about {counted(plan.rounds_within(e.deadline_s), 'round')} away"

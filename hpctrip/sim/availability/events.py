@@ -61,7 +61,7 @@ class Events(AvailabilityModel):
         else:
             unit = around.sites_of(table)
         times = np.stack([start_s, start_s + duration_s, start_s - notice_s])
-        return ListedEvents(unit, times, depth, np.stack([np.arange(num_sites), num_sites + of_group]))
+        return ListedEvents(place, unit, times, depth, np.stack([np.arange(num_sites), num_sites + of_group]))
 
 
 def _start_s(table: Table, around: Surroundings, timezone: str) -> np.ndarray:
@@ -81,10 +81,13 @@ class ListedEvents(Availability):
 
     is_awaited = True
 
-    def __init__(self, unit: np.ndarray, times_s: np.ndarray, depth: np.ndarray, units_of: np.ndarray):
-        """`unit` [M] has the event `times_s` [3, M], its start, its end and its announcement; `units_of` [2, N] are the
-        two units that each site belongs to."""
+    def __init__(
+        self, place: str, unit: np.ndarray, times_s: np.ndarray, depth: np.ndarray, units_of: np.ndarray
+    ):
+        """Of the input table `place`, `unit` [M] has the event `times_s` [3, M], its start, its end and its
+        announcement; `units_of` [2, N] are the two units that each site belongs to."""
         super().__init__(units_of.shape[1])
+        self.place = place
         self.unit, self.depth, self._units_of, self._times_s = unit, depth, units_of, times_s
         self.start_s, self.end_s, self.announced_s = times_s
 
@@ -100,7 +103,7 @@ class ListedEvents(Availability):
 
     def among(self, sites: np.ndarray, until_s: float) -> ListedEvents:
         """The events of these sites [n], which are numbered from 0."""
-        return ListedEvents(self.unit, self._times_s, self.depth, self._units_of[:, sites])
+        return ListedEvents(self.place, self.unit, self._times_s, self.depth, self._units_of[:, sites])
 
     def sites_of(self, event: int) -> np.ndarray:
         """The sites that an event concerns."""
@@ -109,7 +112,8 @@ class ListedEvents(Availability):
     def known(self, clock_s: float) -> ListedEvents:
         """Those that have been announced by a time."""
         known = self.announced_s <= clock_s
-        return ListedEvents(self.unit[known], self._times_s[:, known], self.depth[known], self._units_of)
+        times_s, depth = self._times_s[:, known], self.depth[known]
+        return ListedEvents(self.place, self.unit[known], times_s, depth, self._units_of)
 
     def falls_s(self, clock_s: float) -> np.ndarray:
         """When the next announced event of each site begins, [N]; inf: none is announced."""

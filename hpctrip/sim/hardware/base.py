@@ -149,6 +149,11 @@ class Hardware:
         return self._each("full_power_w") * self.size
 
     @property
+    def most_w(self) -> np.ndarray:
+        """The most that each site can draw, [N]."""
+        return np.minimum(self.full_power_w, self.site_w)
+
+    @property
     def mean_full_power_w(self) -> float:
         """Power of a site whose GPUs all run at full speed, the mean of the sites."""
         if self.others:
