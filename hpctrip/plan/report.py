@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from hpctrip.base.text import aligned, counted, duration, labelled, printable, size_text
 from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.inputs import resolved
@@ -191,7 +193,10 @@ def warnings(plan: Plan) -> list[str]:
     lines += plausible.warnings(world, plan.end_s)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
-    elif e.timing.seconds_per_sample == Timing().seconds_per_sample:
+    elif (
+        e.timing.seconds_per_sample == Timing().seconds_per_sample
+        and np.isnan(world.site_columns.get("seconds_per_sample", np.nan)).any()  # a site uses it
+    ):
         lines.append(
             f"timing.seconds_per_sample = {e.timing.seconds_per_sample:g} is our default: the paper does not state it"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -55,7 +54,7 @@ from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
-from hpctrip.sim.stop import Stop
+from hpctrip.sim.stop import Stop, deadline_of
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World, signal_models
 
@@ -145,9 +144,7 @@ class Experiment(Component):
     def deadline_s(self) -> float:
         """Simulated time by which the target accuracy is wanted (`stop.deadline_s`, or else the policy's objective has
         it); NaN: there is no deadline."""
-        if self.stop.deadline_s is not None:
-            return self.stop.deadline_s
-        return getattr(getattr(self.policy, "objective", None), "deadline_s", math.nan)
+        return deadline_of(self.policy) if self.stop.deadline_s is None else self.stop.deadline_s
 
     def checked_num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -249,7 +246,7 @@ class Input:
     extensions: Extensions = NO_EXTENSIONS
     """The plug-ins and packages of the user, which have run."""
     warnings: Sequence[str] = ()
-    """Lines about keys that a change of kind has dropped."""
+    """Lines about keys that a change of kind has dropped, and about those that contradict each other."""
 
     @classmethod
     def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
@@ -378,7 +375,8 @@ def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component]
 def input_of(layers: Sequence[Tables], extensions: Extensions = NO_EXTENSIONS) -> Input:
     """The input of merged layers, as `resolve`, with its warnings."""
     found = resolve(tables := merge_layers({}, layers), extensions)
-    return replace(found, warnings=dropped(layers, tables, found.experiment))
+    e = found.experiment
+    return replace(found, warnings=[*dropped(layers, tables, e), *e.stop.warnings(e.policy)])
 
 
 def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:

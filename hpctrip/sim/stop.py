@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from hpctrip.base.units import Grams, Joules, Seconds
+from hpctrip.base.units import Grams, Joules, Seconds, spelled
 from hpctrip.config.component import Component
 from hpctrip.config.identity import Added, NotInResult
 from hpctrip.sim.energy import MONEY, Budget, budgets
 from hpctrip.sim.rounds import History
+
+
+def deadline_of(policy: Component) -> float:
+    """The deadline that a policy's objective has; NaN: none."""
+    return getattr(getattr(policy, "objective", None), "deadline_s", math.nan)
 
 
 class Stop(Component):
@@ -30,7 +36,7 @@ class Stop(Component):
     """Stop after this simulated time."""
     deadline_s: NotInResult[Seconds | None] = Field(None, gt=0)
     """Stops nothing: the simulated time by which the target accuracy is wanted, e.g. "60 h". The end of a run, `show`
-    and the table of a study say whether it was met. Absent: that of the policy's objective, if it has one."""
+    and the table of a study say whether it was met. Absent: policy.objective.deadline_s, if there is one."""
     max_wall_s: Seconds | None = Field(None, gt=0)
     """Stop after this wall time."""
     max_energy: Joules | None = Field(None, gt=0)
@@ -51,6 +57,16 @@ class Stop(Component):
     def budgets(self) -> list[Budget]:
         """The budgets of the whole run."""
         return budgets("stop", "max_", self)
+
+    def warnings(self, policy: Component) -> Iterator[str]:
+        """A line where the policy's objective has another deadline."""
+        own_s = deadline_of(policy)
+        if self.deadline_s is not None and not (self.deadline_s == own_s or math.isnan(own_s)):
+            asked, own = (spelled(each, "seconds") for each in (self.deadline_s, own_s))
+            yield (
+                f"stop.deadline_s = {asked!r}, by which the outcome is judged, differs from "
+                f"policy.objective.deadline_s = {own!r}, by which the policy chooses sites"
+            )
 
     def reason(self, history: History) -> str:
         """The rule that ends a run with this history; empty: none does."""
