@@ -159,6 +159,7 @@ def warnings(plan: Plan) -> list[str]:
     """Warnings about memory, probable mistakes, and limits to know before reading the results, one line each."""
     aggregator, rounds = plan.aggregator, plan.rounds
     e, host, world = aggregator.experiment, aggregator.host, aggregator.world
+    own_s = world.site_columns.get("seconds_per_sample", np.nan)
     lines = []
     needed = sum(plan.memory[name] for name in HOST_PARTS)
     if needed > plan.host_memory_bytes:
@@ -190,16 +191,15 @@ def warnings(plan: Plan) -> list[str]:
             f"{host.work.batch_size}"
         )
     lines += _about_the_target(plan)
-    lines += plausible.warnings(world, plan.end_s)
+    last = rounds[-1].row  # rounds beyond the planned ones count as the last one
+    reach_s = last.clock_s + max(0, plan.end[0] - len(rounds)) * last.makespan_s
+    lines += plausible.warnings(world, reach_s)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
-    elif (
-        e.timing.seconds_per_sample == Timing().seconds_per_sample
-        and np.isnan(world.site_columns.get("seconds_per_sample", np.nan)).any()  # a site uses it
+    elif not np.isfinite(own_s).all() and e.timing.seconds_per_sample == (
+        default_s := Timing().seconds_per_sample
     ):
-        lines.append(
-            f"timing.seconds_per_sample = {e.timing.seconds_per_sample:g} is our default: the paper does not state it"
-        )
+        lines.append(f"timing.seconds_per_sample = {default_s:g} is our default: the paper does not state it")
     if all(r.row.num_arrived == 0 for r in rounds):
         lines.append(f"no update arrives in any of these rounds: faults.deadline_s = {e.faults.deadline_s}")
     if host.task.synthetic:
@@ -217,7 +217,7 @@ def _about_the_target(plan: Plan) -> Iterator[str]:
         yield f"no target accuracy: the run ends after {plan.end[1]} at the latest"
     elif target <= 2 * chance:
         yield f"target accuracy {target:g} is near chance ({chance:.3g})"
-    if e.deadline_s > 0 and (late_s := plan.end_s - e.deadline_s) > 0:
+    if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
         yield (
             f"after all {counted(plan.end[0], 'round')} the run ends {late_s / HOUR_S:.3g} h late; its deadline of "
             f"{e.deadline_s / HOUR_S:.3g} h is about {counted(plan.rounds_within(e.deadline_s), 'round')} away"

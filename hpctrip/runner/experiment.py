@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
-from hpctrip.sim.stop import Stop, deadline_of
+from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World, signal_models
 
@@ -144,7 +145,7 @@ class Experiment(Component):
     def deadline_s(self) -> float:
         """Simulated time by which the target accuracy is wanted (`stop.deadline_s`, or else the policy's objective has
         it); NaN: there is no deadline."""
-        return deadline_of(self.policy) if self.stop.deadline_s is None else self.stop.deadline_s
+        return next(iter(self.stop.deadlines_s(self.policy).values()), math.nan)
 
     def checked_num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -375,8 +376,11 @@ def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component]
 def input_of(layers: Sequence[Tables], extensions: Extensions = NO_EXTENSIONS) -> Input:
     """The input of merged layers, as `resolve`, with its warnings."""
     found = resolve(tables := merge_layers({}, layers), extensions)
-    e = found.experiment
-    return replace(found, warnings=[*dropped(layers, tables, e), *e.stop.warnings(e.policy)])
+    lost = dropped(layers, tables, e := found.experiment)
+    if len({*(both := e.stop.deadlines_s(e.policy)).values()}) > 1:
+        keys = " and ".join(f"{key} = {value / 3600:g} h" for key, value in both.items())
+        lost.append(f"{keys} differ: the outcome is judged by the first, sites are chosen by the second")
+    return replace(found, warnings=lost)
 
 
 def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:

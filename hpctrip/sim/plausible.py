@@ -26,15 +26,10 @@ def warnings(world: World, reach_s: float | None = None) -> list[str]:
     """One line for each value that is probably a mistake, such as one in a wrong unit, and for what has no effect;
     `reach_s` is the latest end of the run in simulated time, where it is known."""
     signals = (unusual(table, signal, world.accounts.currency) for table, signal in world.signals.items())
-    events = (part for part in world.availability if isinstance(part, ListedEvents))
-    return [
-        *world.network.warnings(),
-        *world.supply.warnings(),
-        *chain(*signals),
-        *_of_power(world),
-        *chain(*(_of_events(world, part, reach_s or np.inf) for part in events)),
-        *_of_sites(world),
-    ]
+    parts = (part for part in world.availability if isinstance(part, ListedEvents))
+    events = (_of_events(world, part, reach_s or np.inf) for part in parts)
+    of_power = world.supply.warnings(), _of_power(world)
+    return [*chain(world.network.warnings(), *of_power, *signals, *events, _of_sites(world))]
 
 
 def power_at_start(world: World) -> str:
@@ -47,51 +42,46 @@ def power_at_start(world: World) -> str:
 def _of_power(world: World) -> Iterator[str]:
     """A line where most sites have, at any time that is looked at, all that they can draw, although there are data of
     their power, or contracts beyond what they draw."""
-    site_w, drawn_w = world.hardware.site_w, world.hardware.most_w
-    is_told = ~np.bool_(world.supply.synthetic) | (site_w > drawn_w)
-    if 2 * is_told.sum() <= len(world):
-        return
-    least_w = world.supply.least() * site_w
+    site_w, drawn_w = world.hardware.site_w, _drawn_w(world)
+    is_told = site_w > drawn_w if world.supply.synthetic else np.full(len(world), True)
+    least_w = world.supply.least() * site_w if is_told.any() else np.zeros(len(world))
     ample = np.flatnonzero(is_told & (least_w >= drawn_w))
     if 2 * len(ample) > len(world):
-        least, drawn = (amount(w[ample[0]], "watts") for w in (least_w, drawn_w))
+        site, least, drawn = ample[0], *(amount(w[ample[0]], "watts") for w in (least_w, drawn_w))
         yield (
-            f"power: it never limits {len(ample)} of {counted(len(world), 'site')}, such as "
-            f"{world.site_name(ample[0])}, which gets at least {least} and draws at most {drawn}; check power.unit, "
-            "the numbers of GPUs (throughput.num_gpus, or a column gpus) and the contracts"
+            f"power: it never limits {len(ample)} of {counted(len(world), 'site')}, such as {world.site_name(site)}, "
+            f"which gets at least {least} and draws at most {drawn}; check power.unit, the numbers of GPUs "
+            "(throughput.num_gpus, or a column gpus) and the contracts"
         )
+
+
+def _drawn_w(world: World) -> np.ndarray:
+    """The most that each site can draw, [N] watts."""
+    return np.minimum(world.hardware.full_power_w, world.hardware.site_w)
 
 
 def _of_events(world: World, part: ListedEvents, reach_s: float) -> Iterator[str]:
     """Lines about the events of a table that begin after the data or the run, and about those that slow no site."""
-    lengths_s = [(each.end_us - each.begin_us) / 1e6 for each in world.calendars.values()]
+    begins_us = {dates.begin_us for dates in world.calendars.values()}
+    lengths_s = [(dates.end_us - dates.begin_us) / 1e6 for dates in world.calendars.values()]
     end_s, ends = min((min([*lengths_s, world.supply.ends_s]), "data end at"), (reach_s, "run ends at about"))
+
+    def when(at_s: float) -> str:
+        date = f" ({utc(int(min(begins_us) + at_s * 1e6))} UTC)" if len(begins_us) == 1 else ""
+        return f"{at_s / HOUR_S:.3g} h{date}"
+
+    def events(those: Sequence[int], which: str) -> str:
+        site, at_s = world.site_name(part.sites_of(those[0])[0]), part.start_s[those[0]]
+        number = f"{len(those)} of {len(part.unit)}"
+        return f"{part.place}: events that {which}: {number}, such as that of {when(at_s)} at {site}"
+
     if (late := np.flatnonzero(part.start_s >= end_s)).size:
-        yield f"{_events(world, part, late, 'begin too late')}; the {ends} {_when(world, end_s)}"
-    in_time = np.flatnonzero(part.start_s < end_s)
-    if idle := [event for event in in_time if not _slows(world, part, event)]:
-        site, start_s = part.sites_of(idle[0])[0], part.start_s[idle[0]]
-        has_w = (world.supplied(start_s) * world.hardware.site_w)[site]
-        watts = (1 - part.depth[idle[0]]) * has_w, has_w, world.hardware.most_w[site]
-        left, has, drawn = (amount(w, "watts") for w in watts)
-        yield (
-            f"{_events(world, part, idle, 'slow no site')}, which then has {left} instead of {has}, and draws at most "
-            f"{drawn}"
-        )
-
-
-def _events(world: World, part: ListedEvents, those: Sequence[int], which: str) -> str:
-    """How many events of a table are `those`, which do something, and where and when the first of them is."""
-    site, at_s = world.site_name(part.sites_of(those[0])[0]), part.start_s[those[0]]
-    number = f"{len(those)} of {len(part.unit)}"
-    return f"{part.place}: events that {which}: {number}, such as that of {_when(world, at_s)} at {site}"
-
-
-def _when(world: World, at_s: float) -> str:
-    """A simulated time, with its date where it has one."""
-    begins = {dates.begin_us for dates in world.calendars.values()}
-    date = f" ({utc(int(begins.pop() + at_s * 1e6))} UTC)" if len(begins) == 1 else ""
-    return f"{at_s / HOUR_S:.3g} h{date}"
+        yield f"{events(late, 'begin too late')}; the {ends} {when(end_s)}"
+    if idle := [e for e in np.flatnonzero(part.start_s < end_s) if not _slows(world, part, e)]:
+        site, has_w = part.sites_of(idle[0])[0], world.supplied(part.start_s[idle[0]]) * world.hardware.site_w
+        watts = has_w * (1 - part.depth[idle[0]]), has_w, _drawn_w(world)
+        left, has, drawn = (amount(w[site], "watts") for w in watts)
+        yield f"{events(idle, 'slow no site')}, which then has {left} instead of {has}, and draws at most {drawn}"
 
 
 def _slows(world: World, part: ListedEvents, event: int) -> bool:
@@ -130,9 +120,8 @@ def _of_sites(world: World) -> Iterator[str]:
         )
     if hardware.others and unknown.any():
         yield "sites: their kinds of GPUs are as fast as each other at full power; give a column seconds_per_sample"
-    contract_w, full_w = columns.get("contract_w", np.full(number, np.nan)), hardware.full_power_w
-    if (odd := np.flatnonzero(contract_w <= full_w / ODD)).size:
-        contract, drawn = (amount(w[odd[0]], "watts") for w in (contract_w, full_w))
+    if (odd := np.flatnonzero(hardware.site_w <= hardware.full_power_w / ODD)).size:
+        contract, drawn = (amount(w[odd[0]], "watts") for w in (hardware.site_w, hardware.full_power_w))
         yield f"sites: {world.site_name(odd[0])} has a contract of {contract}, its GPUs draw at most {drawn}"
     unique, counts = np.unique(names[names != ""], return_counts=True)
     if (twice := unique[counts > 1]).size:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from hpctrip.base.units import Grams, Joules, Seconds, spelled
+from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.config.component import Component
 from hpctrip.config.identity import Added, NotInResult
 from hpctrip.sim.energy import MONEY, Budget, budgets
 from hpctrip.sim.rounds import History
-
-
-def deadline_of(policy: Component) -> float:
-    """The deadline that a policy's objective has; NaN: none."""
-    return getattr(getattr(policy, "objective", None), "deadline_s", math.nan)
 
 
 class Stop(Component):
@@ -58,15 +52,11 @@ class Stop(Component):
         """The budgets of the whole run."""
         return budgets("stop", "max_", self)
 
-    def warnings(self, policy: Component) -> Iterator[str]:
-        """A line where the policy's objective has another deadline."""
-        own_s = deadline_of(policy)
-        if self.deadline_s is not None and not (self.deadline_s == own_s or math.isnan(own_s)):
-            asked, own = (spelled(each, "seconds") for each in (self.deadline_s, own_s))
-            yield (
-                f"stop.deadline_s = {asked!r}, by which the outcome is judged, differs from "
-                f"policy.objective.deadline_s = {own!r}, by which the policy chooses sites"
-            )
+    def deadlines_s(self, policy: Component) -> dict[str, float]:
+        """{key: seconds} of the deadlines that are given: that by which the outcome is judged is the first."""
+        own_s = getattr(getattr(policy, "objective", None), "deadline_s", None)
+        keys = {"stop.deadline_s": self.deadline_s, "policy.objective.deadline_s": own_s}
+        return {key: value for key, value in keys.items() if value is not None}
 
     def reason(self, history: History) -> str:
         """The rule that ends a run with this history; empty: none does."""

@@ -92,7 +92,7 @@ class SitePower(TraceSupply):
         calendar = traces.calendar("power", model.start)
         super().__init__(traces, traces.value, column, np.zeros_like(column), model.at_end, calendar)
         self._is_used, self._path = model.meaning == "used", model.path
-        self._most = traces.value.max(axis=1)[column]
+        self._least, self._most = (bound(traces.value, axis=1)[column] for bound in (np.min, np.max))
         whole_w = full_power_w if model.capacity_w is None else np.full(len(column), model.capacity_w)
         self._whole, self._unit = np.where(is_fraction, 1.0, whole_w), np.where(is_fraction, "", " W")
         self._full = np.where(is_fraction, full_power_w / whole_w, full_power_w)

@@ -105,7 +105,7 @@ class TraceSupply(PowerSupply):
         self.step_s = traces.step_s
         self.synthetic = traces.synthetic
         self._domain, self._offset, self._at_end = domain, offset, at_end
-        self._least, num_steps = values.min(axis=1)[domain], values.shape[1]
+        num_steps = values.shape[1]
         # Each trace twice in a row, [D * 2T]: a circular shift is one add and one gather, without a modulo per site.
         self._spare = np.tile(values, 2).ravel()
         self._first = domain * (2 * num_steps) + offset
@@ -137,10 +137,6 @@ class TraceSupply(PowerSupply):
                 f'set at_end = "wrap" to start it again, {together}or give longer traces',
             )
         return self._spare.take(self._first + int(self._steps.at(clock_s + self._begin_s)))
-
-    def least(self) -> np.ndarray:
-        """That of all steps of a site's trace, [N]."""
-        return self._least
 
     def next_change_s(self, clock_s: float) -> float:
         """The end of the present step."""
