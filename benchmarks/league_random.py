@@ -16,6 +16,17 @@ the PowerTrips and, of the fixed cohorts, the two that were the fastest with the
 seeds. Scenarios 0 to 39 are for development. Those from 40 on are not to be run before the selectors that they judge
 are frozen.
 
+Scenarios from 70 on are tested on more samples, and their runs are cut by simulated time instead of at 160 rounds,
+which would punish policies whose rounds are short:
+
+    python benchmarks/league_random.py plateaus 70..99 --seeds 0..2 --to results/random
+    python benchmarks/league_random.py whole 70..99 --to results/random        # all sites
+    python benchmarks/league_random.py grid 70..99 --to results/random         # the other fixed cohorts
+    python benchmarks/league_random.py judged 70..99 --seeds 0..2 --to results/random
+
+each followed by its `study` and `rows`. A fixed cohort is cut when all sites have reached the target, as one that
+takes longer is not the best; what is judged at three times the time of the best fixed cohort; and all at 2,000 rounds.
+
 Everything is synthetic, also `varying.csv` beside the studies, which results files take for data: power traces of a
 made-up cell of twelve domains, whose power varies strongly and without correlation.
 """
@@ -43,6 +54,11 @@ FIXED = (0.04, 0.08, 0.15, 0.25, 0.4, 0.65, 1.0)
 PLATEAU_ROUNDS, LAST_ROUNDS = 80, 10
 """Rounds that all sites train for the plateau, and of those the last ones whose mean accuracy it is."""
 MAX_ROUNDS = 160
+LARGE_TESTS = 70
+"""The first scenario with at least 1,000 test samples and runs that are cut by simulated time."""
+LATEST, MOST_ROUNDS = 3.0, 2000
+"""Where such runs end: at this multiple of the best fixed cohort's time, and at this number of rounds."""
+STUDIES = ("league", "finalists", "whole", "grid", "judged")
 POLICIES: dict[str, dict[str, Any]] = {
     "PowerTrip": {"kind": "powertrip"},
     "PowerTrip, clock": {"kind": "powertrip", "round_time": "clock"},
@@ -111,7 +127,10 @@ def _images(draw: Draw, kind: str) -> tuple[dict[str, Any], int]:
     if kind == "emnist":
         tables["workload"]["test_samples"] = 1000
     else:  # tested on all that the writers have besides, some 500
-        tables["workload"]["glyphs"] = {"writers": sites, "samples": round(1.3 * samples) + 12}
+        each = round(1.3 * samples) + 12
+        if draw.number >= LARGE_TESTS:  # a tenth of a writer's samples are for testing
+            each = max(each, 10 * math.ceil(1000 / sites) + 10)
+        tables["workload"]["glyphs"] = {"writers": sites, "samples": each}
     if kind == "femnist" and draw.chance("natural", 0.7):
         tables["partition"] = {"kind": "natural"}
     else:
@@ -123,15 +142,13 @@ def _images(draw: Draw, kind: str) -> tuple[dict[str, Any], int]:
 def _speech(draw: Draw) -> tuple[dict[str, Any], int]:
     """Chirps of 20 to 32 speakers, ten words each, twice, and the transformer with 4 of its 12 blocks."""
     sites = round(draw.log_uniform("sites", 20, 32))
-    return {
-        "sites": {"num_sites": sites},
-        "workload": {
-            "kind": "speech",
-            "depth": 4,
-            "chirps": {"num_speakers": math.ceil(1.25 * sites), "repetitions": 2},
-        },
-        "partition": {"kind": "natural"},
-    }, 20
+    workload: dict[str, Any] = {"kind": "speech", "depth": 4}
+    if draw.number >= LARGE_TESTS:  # 50 other speakers, 1,000 clips
+        workload["chirps"] = {"num_speakers": sites + 50, "repetitions": 2}
+        workload["test_fraction"] = 50 / (sites + 50)
+    else:
+        workload["chirps"] = {"num_speakers": math.ceil(1.25 * sites), "repetitions": 2}
+    return {"sites": {"num_sites": sites}, "workload": workload, "partition": {"kind": "natural"}}, 20
 
 
 def _shakespeare(draw: Draw) -> tuple[dict[str, Any], int]:
@@ -157,7 +174,7 @@ _WORKLOADS = {
 }
 
 
-def plateaus(numbers: list[int], folder: Path) -> dict[str, Any]:
+def plateaus(numbers: list[int], seeds: list[int], folder: Path) -> dict[str, Any]:
     """The study in which all sites train without a target, at full power and without outages."""
     variants = []
     for number in numbers:
@@ -165,32 +182,54 @@ def plateaus(numbers: list[int], folder: Path) -> dict[str, Any]:
         tables.pop("faults", None)
         stop = {"target_accuracy": "none", "max_rounds": PLATEAU_ROUNDS}
         variants.append({"label": str(number), **tables, "stop": stop})
-    return {"name": "plateaus", "title": "What all sites come to", "axis": [_axis(variants)], "seeds": [0]}
+    return {"name": "plateaus", "title": "What all sites come to", "axis": [_axis(variants)], "seeds": seeds}
 
 
 def league(
-    numbers: list[int],
-    seeds: list[int],
-    plateau: dict[int, float],
-    folder: Path,
-    finalists: dict[int, list[str]] | None = None,
+    name: str, numbers: list[int], seeds: list[int], plateau: dict[int, float], folder: Path
 ) -> dict[str, Any]:
-    """The study of all policies and the grid of fixed cohorts, or of those fixed cohorts that are named. `plateau`:
-    {scenario: accuracy}."""
+    """A study of all policies, of fixed cohorts, or of both. `plateau`: {scenario: accuracy}.
+
+    `name`: league, the policies and all fixed cohorts; finalists or judged, the policies and the two fixed cohorts that
+    were the fastest so far; whole, the cohort of all sites; grid, all other fixed cohorts. A run of the last three ends
+    where the time says (`LATEST`), else after MAX_ROUNDS.
+    """
+    found = rows(numbers, folder) if name in ("finalists", "grid", "judged") else None
+    fastest = {} if found is None else fastest_fixed(found)
     variants = []
     for number in numbers:
-        target = round(_share(number) * plateau[number], 4)
-        tables = scenario(number, folder) | {"stop": {"target_accuracy": target, "max_rounds": MAX_ROUNDS}}
-        sites = tables["sites"]["num_sites"]
-        sizes = sorted({max(2, math.ceil(part * sites)) for part in FIXED})
-        fixed = {f"first-back-{k}": {"kind": "first-back", "k": k} for k in sizes}
-        if finalists is not None:
-            fixed = {label: policy for label, policy in fixed.items() if label in finalists[number]}
-        for label, policy in (POLICIES | fixed).items():
-            variants.append({"label": f"{number}: {label}", **tables, "policy": policy})
-    name = "league" if finalists is None else "finalists"
-    title = "The random league, all synthetic"
-    return {"name": name, "title": title, "axis": [_axis(variants)], "seeds": seeds}
+        stop: dict[str, Any] = {"target_accuracy": round(_share(number) * plateau[number], 4)}
+        tables = scenario(number, folder)
+        fixed, num_sites = _fixed(tables["sites"]["num_sites"]), tables["sites"]["num_sites"]
+        whole = f"first-back-{num_sites}"
+        if name in ("finalists", "judged"):
+            fixed = {label: fixed[label] for label in fastest[number]}
+        elif name in ("whole", "grid"):
+            fixed = {
+                label: policy for label, policy in fixed.items() if (label == whole) == (name == "whole")
+            }
+        if name in ("league", "finalists"):
+            stop["max_rounds"] = MAX_ROUNDS
+        else:
+            stop["max_rounds"] = MOST_ROUNDS
+            if fastest.get(number):
+                hours = found.query("scenario == @number and policy == @fastest[@number][0]")["hours"].min()
+                stop["max_clock_s"] = float(hours * HOUR_S * (LATEST if name == "judged" else 1))
+        policies = fixed if name in ("whole", "grid") else POLICIES | fixed
+        for label, policy in policies.items():
+            variants.append({"label": f"{number}: {label}", **tables, "stop": stop, "policy": policy})
+    return {
+        "name": name,
+        "title": "The random league, all synthetic",
+        "axis": [_axis(variants)],
+        "seeds": seeds,
+    }
+
+
+def _fixed(num_sites: int) -> dict[str, dict[str, Any]]:
+    """{name: policy} of the grid of fixed cohorts."""
+    sizes = sorted({max(2, math.ceil(part * num_sites)) for part in FIXED})
+    return {f"first-back-{k}": {"kind": "first-back", "k": k} for k in sizes}
 
 
 def _share(number: int) -> float:
@@ -225,7 +264,8 @@ def varying() -> pd.DataFrame:
 
 
 def plateaus_of(folder: Path) -> dict[int, float]:
-    """{scenario: accuracy of its plateau}, of `plateaus.csv`, which is written anew if the study has run here."""
+    """{scenario: accuracy of its plateau, the mean of its seeds}, of `plateaus.csv`, which is written anew if the study
+    has run here."""
     file = folder / "plateaus.csv"
     if (folder / "plateaus/runs.csv").exists():
         runs = pd.read_csv(folder / "plateaus/runs.csv")[["identity", "variant"]]
@@ -249,7 +289,9 @@ def rows(numbers: list[int], folder: Path) -> pd.DataFrame:
         reached=runs["time_to_accuracy_s"].notna(),
     )
     kept = runs[runs["scenario"].isin(numbers)].merge(facts(numbers, folder), on="scenario")
-    return kept[[*FACTS, *RESULTS]].sort_values(["scenario", "policy", "seed"])
+    # a cohort that has run in two studies, with two ends: where it has reached the target, if it has
+    once = kept.sort_values("reached").drop_duplicates(["scenario", "policy", "seed"], keep="last")
+    return once[[*FACTS, *RESULTS]].sort_values(["scenario", "policy", "seed"])
 
 
 FACTS = ("scenario", "workload", "sites", "clock", "power", "outages", "share", "update_gb")
@@ -278,7 +320,7 @@ def fastest_fixed(found: pd.DataFrame) -> dict[int, list[str]]:
 def main() -> None:
     """Write a study, or the rows of those that have run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["plateaus", "league", "finalists", "rows"])
+    parser.add_argument("what", choices=["plateaus", *STUDIES, "rows"])
     parser.add_argument("numbers", type=parse_range, help="i..j")
     parser.add_argument("--to", type=Path, required=True, help="folder of the studies and their results")
     parser.add_argument("--seeds", type=parse_range, default=[0], help="i..j")
@@ -292,10 +334,9 @@ def main() -> None:
         print(f"{folder / 'rows.csv'}: {len(found)} runs of {found['scenario'].nunique()} scenarios")
         return
     if arguments.what == "plateaus":
-        study = plateaus(numbers, folder)
+        study = plateaus(numbers, arguments.seeds, folder)
     else:
-        finalists = fastest_fixed(rows(numbers, folder)) if arguments.what == "finalists" else None
-        study = league(numbers, arguments.seeds, plateaus_of(folder), folder, finalists)
+        study = league(arguments.what, numbers, arguments.seeds, plateaus_of(folder), folder)
     file = folder / f"{study['name']}.toml"
     file.write_text(tomli_w.dumps(study))
     print(f"{file}: {len(study['axis'][0]['variants'])} variants, {len(study['seeds'])} seeds")

@@ -33,7 +33,7 @@ def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[s
     is_idle, has_windows = flights.status == Status.IDLE, world.has_windows
     begin_s, computed_s, until_s, sent_j = _intervals(world, times, flights)
     sites, of_site = flights.site, slice(None)
-    if times.age.any() or has_windows:  # a site may be in the round twice
+    if _may_repeat(world, times):
         sites, of_site = np.unique(sites, return_inverse=True)
     supplied = CohortPower(world, sites, max(end_s, times.start_s + world.deadline_s))
     changes = {table: signal.next_change_s for table, signal in world.signals.items()}
@@ -72,10 +72,10 @@ def bill(world: World, times: RoundTimes) -> tuple[dict[str, np.ndarray], dict[s
         for name, amount in (joules | by_grid).items():
             sums[name] += amount
         if last:
-            were_idle = is_idle & (idle_s > 0)
+            were_idle, flown = np.flatnonzero(idle_s > 0), ~is_idle if is_idle.any() else slice(None)
             columns = {"site": flights.site, "start_s": since_s, "comm_s": idle_s, **sums}
             idle = {name: values[were_idle] for name, values in columns.items()}
-            return {name: values[~is_idle] for name, values in sums.items()}, idle
+            return {name: values[flown] for name, values in sums.items()}, idle
     raise _too_many_changes(world, times, changes)
 
 
@@ -89,16 +89,24 @@ def _intervals(
     begin_s = np.minimum(flights.begin_s, latest_s)
     computed_s = np.where(asked, np.minimum(flights.computed_s, latest_s), flights.start_s)
     sends = asked & (flights.status != Status.IDLE) & (flights.computed_s <= latest_s)
-    free_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
-    if not world.is_released:
+    if world.is_released:
+        free_s = np.where(sends, np.fmin(computed_s + flights.comm_s, latest_s), latest_s)
+    elif _may_repeat(world, times):
         # with windows a site waits on that is out when it is to start
         restarts = asked | (not world.has_windows)
         free_s = _free_s(flights.site, np.where(restarts, flights.start_s, np.inf), end_s)
+    else:
+        free_s = end_s
     until_s = np.where(asked & (begin_s < latest_s), free_s, computed_s)
     begins = sends & ((flights.version == times.round - 1) | (flights.computed_s > start_s))
     num_asked = max(1, int((times.flights.status != Status.OUT).sum()))
     each_j = world.comm_energy_j * (1 - 1 / num_asked if world.links.all_reduces else 1)
     return begin_s, computed_s, until_s, np.where(begins, each_j, 0.0)
+
+
+def _may_repeat(world: World, times: RoundTimes) -> bool:
+    """Whether a site may be in the round twice."""
+    return bool(times.age.any()) or world.has_windows
 
 
 def _at_starts(supplied: CohortPower, start_s: np.ndarray, of_site: np.ndarray | slice) -> np.ndarray:

@@ -24,7 +24,8 @@ the next round is independent, E <D, D'> = |d|^2 - E <D, H D>: so a = (|d|^2 - <
 *The slowdown.* With all N sites, q = 0, a step gains |d|^2 (1 - a / 2), otherwise a q s^2 / 2 less: the progress is
 that of all sites times 1 - c q nu, where c = a / (2 - a). As estimates are rough and c q nu may exceed 1, it is taken
 to be 1 / (1 + c q nu), which has the same first order, and is McCandlish et al.'s Eq. 2.6 for c = 1, the best step
-length."""
+length. Beyond it, where c is above 1, small cohorts make no progress at all, which this form does not say: exp(-c q nu)
+lies between the two, and is positive, too."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ LARGEST_NOISE = 1e6
 """Beyond it, no cohort but that of all sites has any gain."""
 INITIAL_WEIGHT = 0.1
 """c before anything is measured."""
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.02, 1.0
-"""Bounds of c."""
+SMALLEST_WEIGHT, LARGEST_WEIGHT, STEEPEST_WEIGHT = 0.02, 1.0, 20.0
+"""Bounds of c; the last one is that of the exponential form."""
 
 
 def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:
@@ -106,12 +107,14 @@ def curvature(rounds: Sequence[RoundRow], smoothing: float = SMOOTHING) -> float
     return math.nan if sums is None else float(sums[0] / sums[1])
 
 
-def noise_weight(rounds: Sequence[RoundRow], smoothing: float = SMOOTHING) -> float:
-    """c after `rounds` (`curvature`), from SMALLEST_WEIGHT to LARGEST_WEIGHT; INITIAL_WEIGHT where nothing is known."""
+def noise_weight(
+    rounds: Sequence[RoundRow], smoothing: float = SMOOTHING, largest: float = LARGEST_WEIGHT
+) -> float:
+    """c after `rounds` (`curvature`), from SMALLEST_WEIGHT to `largest`; INITIAL_WEIGHT where nothing is known."""
     a = curvature(rounds, smoothing)
     if math.isnan(a):
         return INITIAL_WEIGHT
-    return min(max(a / (2 - a), SMALLEST_WEIGHT), LARGEST_WEIGHT) if a < 1 else LARGEST_WEIGHT
+    return min(max(a / (2 - a), SMALLEST_WEIGHT), largest) if a < 2 else largest
 
 
 def bounded_noise(

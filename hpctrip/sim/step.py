@@ -214,7 +214,7 @@ class Simulation:
         mean_norm = outcome.mean_update_norm if whole else math.nan
         signal, noise = estimate(cohort.update_norm[arrived], weights[arrived], mean_norm, len(draft.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
-        clock_s = before.clock_s + times.makespan_s
+        clock_s, straggler = before.clock_s + times.makespan_s, times.straggler
         row = RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
@@ -223,9 +223,9 @@ class Simulation:
             num_sites=len(draft.decision.cohort),
             num_arrived=int(arrived.sum()),
             voted_num_sites=candidates.vote if candidates else 0,
-            straggler=int(cohort.site[times.straggler]),
-            straggler_compute_s=float(flights.compute_s[times.straggler]),
-            straggler_comm_s=float(flights.comm_s[times.straggler]),
+            straggler=int(cohort.site[straggler]),
+            straggler_compute_s=float(flights.compute_s[straggler]),
+            straggler_comm_s=float(flights.comm_s[straggler]),
             num_samples=int(visits.sum()),
             accuracy=accuracy,
             eval_correct=outcome.eval_correct,

@@ -314,7 +314,9 @@ class World:
         k, deadline_s = len(cohort), self.deadline_s
         is_asked = self.available(start_s)[cohort] > 0
         asked = slice(None) if is_asked.all() else np.flatnonzero(is_asked)
-        compute_s, comm_s = np.full(k, np.inf), self.transfers(start_s, cohort).alone_s.copy()
+        compute_s, comm_s = np.full(k, np.inf), np.zeros(k)
+        if not is_asked.all():
+            comm_s = self.transfers(start_s, cohort).alone_s.copy()
         queue_s = self.queue_s(round, start_s, cohort)
         status = np.full(k, int(Status.OUT))
         if is_asked.any():

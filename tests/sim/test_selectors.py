@@ -104,6 +104,20 @@ def test_goodput_grows_no_faster_than_it_may_and_all_at_once_where_no_signal_is_
     assert len(select("goodput", sites, past, growth=100.0, coverage=0.0).cohort) == 40
 
 
+def test_goodput_gives_a_noisy_cohort_less_where_progress_falls_exponentially(view, past_rounds):
+    sites, keys = view(np.ones(40), np.linspace(5, 60, 40)), {"coverage": 0.0, "growth": 100.0, "measured": False}
+    past = past_rounds((dict.fromkeys(range(3), 1.0), 1.0, 0.0))
+
+    def chosen(nu: float, **more: str) -> Decision:
+        return select("goodput", sites, past, initial_noise=nu, noise_weight=1.0, **keys, **more)
+
+    inverse, steep = chosen(30.0), chosen(30.0, progress="exponential")
+    noise = 1 / inverse.candidates.gain - 1
+    np.testing.assert_allclose(steep.candidates.gain, np.exp(-noise), rtol=1e-12)
+    assert len(steep.cohort) > len(inverse.cohort)
+    assert len(chosen(1e6, progress="exponential").cohort) == 40  # nothing but everybody, and no 0 among the gains
+
+
 def test_goodput_waits_longer_for_a_site_that_has_not_trained_for_long(view, past_rounds):
     """Five of twelve sites are near, one is back a little later. After ten rounds without it, it counts for more."""
     sites = view(np.ones(12), [9] * 5 + [11] + [99] * 6, work_s=np.ones(12))

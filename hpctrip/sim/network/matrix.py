@@ -199,13 +199,10 @@ class MatrixLinks(Links):
         """In a ring the time of these sites together, from the last of `start_s` on; else by the links of their
         regions."""
         if self.all_reduces:
-            order = np.arange(len(self.region))[sites]
-            whole_s, latency_s = (
-                lambda clock_s, size=size: self.all_reduce_s(order, size, clock_s)[-1:]
-                for size in (up_bytes, 0.0)
-            )
+            region = self.region[sites]
+            whole_s, latency_s = (partial(self._ring_s, region, size) for size in (up_bytes, 0.0))
             return Transfers(
-                np.repeat(self._duration_s(whole_s, np.max(start_s), latency_s), len(order)), 0.0
+                np.repeat(self._duration_s(whole_s, np.max(start_s), latency_s), len(region)), 0.0
             )
         region, home, regions = self.region[sites], self.home, np.arange(len(self.series.of_step(0).regions))
         start_s = 0.0 if self.series.is_steady else start_s
@@ -278,6 +275,21 @@ class MatrixLinks(Links):
                 return np.where(in_one, at_once_s, delay_s + sent_s)
         problem = f"changes more than {MOST_STEPS:,} times in a transfer that starts at {first_s:g} s"
         raise InputError(f"network.path = {self.network.path!r}", problem, "check network.update_bytes")
+
+    def _ring_s(self, region: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
+        """What `all_reduce_s` says of all sites of an order, of which these are the regions [n], [1]."""
+        matrix, n = self.series.at(clock_s), len(region)
+        num = np.bincount(region, minlength=len(matrix.regions))
+        first = np.full(len(num), n)  # place of the first site of each region
+        first[region[::-1]] = np.arange(n)[::-1]
+        regions = first.argsort(kind="stable")[: np.count_nonzero(num)]
+        bandwidth_bps, latency_s = (
+            values[-1] for values in self._rings(self.series.step(clock_s), tuple(regions.tolist()))
+        )
+        many = np.flatnonzero(num > 1)
+        slowest_bps = matrix.bandwidth_bps[many, many].min(initial=bandwidth_bps)
+        latency_s = latency_s + ((num[many] - 1) * matrix.latency_s[many, many]).sum()
+        return 2 * (1 - 1 / np.array([n])) * (8 * num_bytes / slowest_bps + latency_s)
 
     def all_reduce_s(self, order: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
         """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of the ring but one, twice."""

@@ -10,7 +10,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.sim.noise import INITIAL_NOISE, SMOOTHING, bounded_noise, noise_weight, slowdown
+from hpctrip.config.identity import Added
+from hpctrip.sim.noise import (
+    INITIAL_NOISE,
+    LARGEST_WEIGHT,
+    SMOOTHING,
+    STEEPEST_WEIGHT,
+    bounded_noise,
+    noise_weight,
+    slowdown,
+)
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy, best_first
 from hpctrip.sim.rounds import Candidates, History, LastSeen, RoundRow, Status
 from hpctrip.sim.timing import prefix_in_time, prefix_mean, prefix_round_s, return_s
@@ -42,6 +51,10 @@ class Goodput(Policy):
     noise_weight: float | None = Field(None, gt=0, le=1e6)
     """c, the effect of the noise of the mean update on progress; 1: as with the optimal step length; absent: measured
     during training."""
+    progress: Added[Literal["inverse", "exponential"]] = "inverse"
+    """How a cohort's progress falls with its noise x = c nu (N - m) / (N - 1) / m: inverse: as 1 / (1 + x), with c at
+    most 1, the form for the best step length; exponential: as exp(-x), with c at most 20, for steps that may be longer,
+    with which a noisy cohort makes no progress."""
     weigh_work: bool = True
     """Whether l is used; false: all sites are assumed to make equally long steps."""
     coverage: float = Field(1.0, ge=0, le=1e6)
@@ -77,10 +90,20 @@ class Goodput(Policy):
         each = 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
         worth = np.minimum(np.cumsum(each[order]), num_sites)[k - 1]
         step = self._step(sites.work_s[order])[k - 1]
-        weight = self.noise_weight or noise_weight(history.rows, self.smoothing)
-        gain = step / slowdown(worth, num_sites, self._noise(history), weight)
+        gain = step * self._progress(worth, num_sites, history)
         candidates = Candidates(k, gain, round_s[k - 1], gain / round_s[k - 1])
         return Decision(order[: candidates.vote], candidates, work)
+
+    def _progress(self, worth: np.ndarray, num_sites: int, history: History) -> np.ndarray:
+        """What a round of cohorts of this weight [m] makes of the progress of all sites, but for l, [m]."""
+        steep = self.progress == "exponential"
+        largest = STEEPEST_WEIGHT if steep else LARGEST_WEIGHT
+        weight = self.noise_weight or noise_weight(history.rows, self.smoothing, largest)
+        slower = slowdown(worth, num_sites, self._noise(history), weight)
+        if not steep:
+            return 1 / slower
+        noise = slower - 1
+        return np.exp(max(0.0, noise.min() - _MOST_NOISE) - noise)
 
     def _noise(self, history: History) -> float:
         if not self.measured:
@@ -93,6 +116,8 @@ class Goodput(Policy):
         return mean_s / mean_s[-1] if self.weigh_work and mean_s[-1] > 0 else np.ones(len(work_s))
 
 
+_MOST_NOISE = 500.0
+"""Beyond it exp(-x) tells of cohorts only how they compare, so that it does not become 0."""
 _RECENT = 5
 """Rounds whose mean loss is the present loss F, and among which the first loss F_1 is looked for."""
 
