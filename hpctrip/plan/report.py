@@ -192,8 +192,7 @@ def warnings(plan: Plan) -> list[str]:
         )
     lines += _about_the_target(plan)
     last = rounds[-1].row  # rounds beyond the planned ones count as the last one
-    reach_s = last.clock_s + max(0, plan.end[0] - len(rounds)) * last.makespan_s
-    lines += plausible.warnings(world, reach_s)
+    lines += plausible.warnings(world, last.clock_s + max(0, plan.end[0] - len(rounds)) * last.makespan_s)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
     elif not np.isfinite(own_s).all() and e.timing.seconds_per_sample == (

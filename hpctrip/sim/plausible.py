@@ -87,11 +87,9 @@ def _of_events(world: World, part: ListedEvents, reach_s: float) -> Iterator[str
 def _slows(world: World, part: ListedEvents, event: int) -> bool:
     """Whether an event slows one of its sites, as far as the power is looked at."""
     supply, throughput, sites = world.supply, world.hardware.throughput, part.sites_of(event)
-    for at_s in asked_s(part.start_s[event], min(part.end_s[event], supply.ends_s), supply.next_change_s):
-        power = world.supplied(at_s)[sites]
-        if (throughput(power * (1 - part.depth[event]), sites) < throughput(power, sites)).any():
-            return True
-    return False
+    times_s = asked_s(part.start_s[event], min(part.end_s[event], supply.ends_s), supply.next_change_s)
+    left, powers = 1 - part.depth[event], (world.supplied(at_s)[sites] for at_s in times_s)
+    return any((throughput(left * each, sites) < throughput(each, sites)).any() for each in powers)
 
 
 def _of_sites(world: World) -> Iterator[str]:
