@@ -65,6 +65,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "PowerTrip, prefix": {"kind": "powertrip", "search": "prefix"},
     "PowerTrip, clock, prefix": {"kind": "powertrip", "round_time": "clock", "search": "prefix"},
     "goodput": {"kind": "goodput"},
+    "goodput, exponential": {"kind": "goodput", "progress": "exponential"},
 }
 """A fair PowerTrip is the best of its four: the two round times of its count (Eq. 7 at the mean power, or the clock's)
 and the two ways in which the paper's search can be read."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,13 @@ class Table:
                 problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
                 needed = f"needed: {', '.join(names)}"
                 raise InputError(self.place, problem, needed)
+
+    def one_of(self, names: Iterable[str]) -> str:
+        """That of these columns which is there; empty: none is. InputError where two are."""
+        present = [name for name in names if name in self.columns]
+        if len(present) > 1:
+            raise InputError(self.place, f"has the columns {' and '.join(present)}", "give one of them")
+        return present[0] if present else ""
 
     def column(self, name: str) -> Sequence[str]:
         """The texts of a column, [R]. InputError where it is missing."""

@@ -107,12 +107,14 @@ def check_suffix(path: str | Path, suffixes: Sequence[str]) -> None:
         )
 
 
-def refuse_inputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+def refuse_inputs(
+    outputs: Iterable[str | Path], inputs: Iterable[str | Path], hint: str = "choose another by --out"
+) -> None:
     """Raise InputError where an output file is also an input."""
     read = {os.path.realpath(path) for path in inputs}
     for path in outputs:
         if os.path.realpath(path) in read:
-            raise InputError(str(path), "is an input, which is never overwritten", "choose another name")
+            raise InputError(str(path), "is an input, which is never overwritten", hint)
 
 
 # Reading

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from typing import Self
 
 import numpy as np
@@ -54,6 +55,12 @@ def spans(start_s: float, next_change_s: Callable[[float], float]) -> Iterator[t
         end_s = next_change_s(start_s)
         yield start_s, end_s, start_s if np.isinf(end_s) else (start_s + end_s) / 2
         start_s = end_s
+
+
+def asked_s(start_s: float, end_s: float, next_change_s: Callable[[float], float]) -> Iterator[float]:
+    """The times at which to ask for the values between two times, of the first steps alone where there are many."""
+    steps = spans(start_s, lambda clock_s: min(next_change_s(clock_s), end_s))
+    return islice(takewhile(lambda at_s: at_s < end_s, (at_s for *_, at_s in steps)), _MAX_MEAN_STEPS)
 
 
 def mean(

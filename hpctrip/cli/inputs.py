@@ -92,7 +92,7 @@ def check(**run_input: Texts) -> None:
         forecast(experiment, 1, stated(1.0), device_kind="cpu")
     world = simulation.world
     data = experiment.workload.described_data()
-    for warning in (*checked.warnings, *plausible.warnings(world)):
+    for warning in (*checked.warnings, *plausible.warnings(world, experiment.stop.max_clock_s)):
         click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(resolved_toml(experiment)), nl=False)
     for line in world.start:

@@ -65,7 +65,7 @@ def facts(run: Run) -> list[str]:
     meta = run.meta
     prefix = "synthetic " if meta["synthetic_data"] and "synthetic" not in meta["data_source"].lower() else ""
     how = (
-        f"{'synthetic' if meta['synthetic_power'] else 'real'} power",
+        "synthetic power" if meta["synthetic_power"] else reading.power([run]),
         f"policy {grouping.grouped([run])[0].label}",
         f"seed {meta['seed']}",
         f"{counted(meta['num_ranks'], 'rank')}, {meta['transport']}",

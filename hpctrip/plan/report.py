@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from hpctrip.base.text import aligned, counted, duration, labelled, printable, size_text
 from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.inputs import resolved
@@ -157,6 +159,7 @@ def warnings(plan: Plan) -> list[str]:
     """Warnings about memory, probable mistakes, and limits to know before reading the results, one line each."""
     aggregator, rounds = plan.aggregator, plan.rounds
     e, host, world = aggregator.experiment, aggregator.host, aggregator.world
+    own_s = world.site_columns.get("seconds_per_sample", np.nan)
     lines = []
     needed = sum(plan.memory[name] for name in HOST_PARTS)
     if needed > plan.host_memory_bytes:
@@ -188,13 +191,14 @@ def warnings(plan: Plan) -> list[str]:
             f"{host.work.batch_size}"
         )
     lines += _about_the_target(plan)
-    lines += plausible.warnings(world)
+    last = rounds[-1].row  # rounds beyond the planned ones count as the last one
+    lines += plausible.warnings(world, last.clock_s + max(0, plan.end[0] - len(rounds)) * last.makespan_s)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
-    elif e.timing.seconds_per_sample == Timing().seconds_per_sample:
-        lines.append(
-            f"timing.seconds_per_sample = {e.timing.seconds_per_sample:g} is our default: the paper does not state it"
-        )
+    elif not np.isfinite(own_s).all() and e.timing.seconds_per_sample == (
+        default_s := Timing().seconds_per_sample
+    ):
+        lines.append(f"timing.seconds_per_sample = {default_s:g} is our default: the paper does not state it")
     if all(r.row.num_arrived == 0 for r in rounds):
         lines.append(f"no update arrives in any of these rounds: faults.deadline_s = {e.faults.deadline_s}")
     if host.task.synthetic:

@@ -159,7 +159,7 @@ def sentence(event: dict[str, Any]) -> str:
     drawn_j, without_j, lost_h = event["energy_j"], event["without_j"], event["lost_s"] / HOUR_S
     change, rate, shed_j = "", "", without_j - drawn_j
     if without_j > 0:
-        change = f", {drawn_j / without_j - 1:+.0%} against the same flights and waits without the event"
+        change = f", {drawn_j / without_j - 1:+.0%} against the same run without the event"
     if shed_j > 1e-6 * without_j:
         rate = f", {lost_h / (shed_j / J_PER_MWH):.3g} h per MWh shed"
     return (

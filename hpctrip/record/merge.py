@@ -77,7 +77,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     """
     check_suffix(path, SUFFIXES)
     path, as_csv = Path(path), Path(path).with_suffix(".csv")
-    refuse_inputs([path, as_csv], [run.path for run in runs])
+    refuse_inputs([path, as_csv], [run.path for run in runs], "choose another name")
     for file in (path, as_csv):
         check_writable(file, overwrite=True)
     table = merged(runs)

@@ -145,9 +145,7 @@ class Experiment(Component):
     def deadline_s(self) -> float:
         """Simulated time by which the target accuracy is wanted (`stop.deadline_s`, or else the policy's objective has
         it); NaN: there is no deadline."""
-        if self.stop.deadline_s is not None:
-            return self.stop.deadline_s
-        return getattr(getattr(self.policy, "objective", None), "deadline_s", math.nan)
+        return next(iter(self.stop.deadlines_s(self.policy).values()), math.nan)
 
     def checked_num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -249,7 +247,7 @@ class Input:
     extensions: Extensions = NO_EXTENSIONS
     """The plug-ins and packages of the user, which have run."""
     warnings: Sequence[str] = ()
-    """Lines about keys that a change of kind has dropped."""
+    """Lines about keys that a change of kind has dropped, and about those that contradict each other."""
 
     @classmethod
     def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
@@ -378,7 +376,11 @@ def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component]
 def input_of(layers: Sequence[Tables], extensions: Extensions = NO_EXTENSIONS) -> Input:
     """The input of merged layers, as `resolve`, with its warnings."""
     found = resolve(tables := merge_layers({}, layers), extensions)
-    return replace(found, warnings=dropped(layers, tables, found.experiment))
+    lost = dropped(layers, tables, e := found.experiment)
+    if len({*(both := e.stop.deadlines_s(e.policy)).values()}) > 1:
+        keys = " and ".join(f"{key} = {value / 3600:g} h" for key, value in both.items())
+        lost.append(f"{keys} differ: the outcome is judged by the first, sites are chosen by the second")
+    return replace(found, warnings=lost)
 
 
 def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:

@@ -74,7 +74,7 @@ class Progress:
             f"updates of {aggregator.updates} on the simulated WAN",
             f"data: {host.task.source}",
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
-            *(f"warning: {warning}" for warning in plausible.warnings(world)),
+            *(f"warning: {warning}" for warning in plausible.warnings(world, e.stop.max_clock_s)),
         ):
             self.say(line)
         self.bar.start()

@@ -43,7 +43,7 @@ class Faults(Component):
     mttr_s: Seconds = Field(3600.0, ge=1, le=LONGEST_ROUND_S)
     """Mean length of a random outage (exponential)."""
     outages: Annotated[PathName | None, Reads()] = None
-    """A CSV file of outages with the columns `site`, `start_s`, `end_s`, instead of random ones."""
+    """A CSV file of outages with the columns `site`, `start_s`, `end_s` (or `_min`, `_h`), instead of random ones."""
     lost_fraction: float = Field(0.0, ge=0, le=1)
     """Probability per round and site that the WAN loses its update."""
     late_fraction: float = Field(0.0, ge=0, le=1)

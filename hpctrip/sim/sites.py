@@ -298,10 +298,7 @@ def measured(table: Table) -> dict[str, np.ndarray]:
     line with a value out of bounds."""
     numbers = {}
     for quantity, units in _NUMBERS.items():
-        present = [column for column in units if column in table.columns]
-        if len(present) > 1:
-            raise InputError(table.place, f"has the columns {' and '.join(present)}", "give one of them")
-        for column in present:
+        if column := table.one_of(units):
             with np.errstate(over="ignore"):  # refused below
                 values = table.numbers(column, may_lack=True) * units[column]
             low, high = _BOUNDS[quantity]

@@ -10,6 +10,9 @@ import unicodedata
 from itertools import product
 from typing import Literal
 
+import numpy as np
+
+from hpctrip.base.csv import Table
 from hpctrip.base.errors import InputError
 
 PowerUnit = Literal["W", "kW", "MW", "fraction"]
@@ -52,6 +55,19 @@ def power_unit(place: str, column: str, unit: PowerUnit | None) -> tuple[str, Po
         )
         raise InputError(place, f"{what} does not tell its unit", hint)
     return column, unit
+
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(table: Table, name: str, absent: float | None = None) -> tuple[str, np.ndarray]:
+    """(column, its values [R] in seconds) of the column `name` with a unit of time at its end, as in start_h; where
+    there is none, (name_s, `absent`). InputError as of `Table.numbers`, also where there is none and no `absent`."""
+    units = {f"{name}_{unit}": factor for unit, factor in _SECONDS.items()}
+    column = table.one_of(units) or f"{name}_s"
+    if column not in table.columns and absent is not None:
+        return column, np.full(len(table.lines), absent)
+    return column, table.numbers(column) * units[column]
 
 
 PER_KWH: dict[str | None, float] = {

@@ -30,7 +30,7 @@ class Stop(Component):
     """Stop after this simulated time."""
     deadline_s: NotInResult[Seconds | None] = Field(None, gt=0)
     """Stops nothing: the simulated time by which the target accuracy is wanted, e.g. "60 h". The end of a run, `show`
-    and the table of a study say whether it was met. Absent: that of the policy's objective, if it has one."""
+    and the table of a study say whether it was met. Absent: policy.objective.deadline_s, if there is one."""
     max_wall_s: Seconds | None = Field(None, gt=0)
     """Stop after this wall time."""
     max_energy: Joules | None = Field(None, gt=0)
@@ -51,6 +51,12 @@ class Stop(Component):
     def budgets(self) -> list[Budget]:
         """The budgets of the whole run."""
         return budgets("stop", "max_", self)
+
+    def deadlines_s(self, policy: Component) -> dict[str, float]:
+        """{key: seconds} of the deadlines that are given: that by which the outcome is judged is the first."""
+        own_s = getattr(getattr(policy, "objective", None), "deadline_s", None)
+        keys = {"stop.deadline_s": self.deadline_s, "policy.objective.deadline_s": own_s}
+        return {key: value for key, value in keys.items() if value is not None}
 
     def reason(self, history: History) -> str:
         """The rule that ends a run with this history; empty: none does."""

@@ -165,13 +165,16 @@ class World:
         return [table for table, signal in self.signals.items() if signal.synthetic]
 
     @property
+    def calendars(self) -> dict[str, Calendar]:
+        """{input table: calendar} of its dated series."""
+        return _calendars({"power": self.supply, **self.signals, "network": self.links})
+
+    @property
     def start(self) -> list[str]:
         """The moment at which simulated time begins in each dated series, and the end of its data, as texts."""
         return [
             f"{table} {utc(dates.begin_us)} UTC, data until {utc(dates.end_us)}"
-            for table, dates in _calendars(
-                {"power": self.supply, **self.signals, "network": self.links}
-            ).items()
+            for table, dates in self.calendars.items()
         ]
 
     def site_name(self, site: int) -> str:

@@ -208,7 +208,7 @@ def shown(value: Any) -> str:
     """A value of an axis as text in a label: of a table its kind and keys, as in "random k = 2"."""
     if isinstance(value, dict):
         keys = ", ".join(f"{key} = {shown(each)}" for key, each in flat(value).items() if key != "kind")
-        return " ".join(filter(None, (str(value.get("kind", "")), keys)))
+        return " ".join(filter(None, (str(value.get("kind", "")), keys))) or "{}"
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 

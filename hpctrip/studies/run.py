@@ -63,7 +63,7 @@ def run(
             study.write_ledger()
         raise InterruptedRun(_how_to_go_on(chosen(studies, only), again))
     for study in studies:
-        for text in study.conclude():
+        for text in study.conclude(asked={line.entry.identity for line in lines}):
             click.echo(printable(text, 1000))
     lines = chosen(studies, only)
     report = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -113,10 +113,10 @@ class Study:
             replace_file(self.sweeps_file, "".join(records).encode())
         return lines
 
-    def conclude(self, latex: bool = False) -> list[str]:
+    def conclude(self, latex: bool = False, asked: Collection[str] | None = None) -> list[str]:
         """Write the ledger, and the tables and figures of the finished runs; nothing is trained. Returns the lines to
-        print; with `latex`, these are the table alone. Without a finished run, what was there stays, and there are no
-        lines."""
+        print, as `write_tables` of `asked`; with `latex`, these are the table alone. Without a finished run, what was
+        there stays, and there are no lines."""
         lines = self.write_ledger()
         if not (finished := [line for line in lines if line.finished]):
             return []
@@ -133,7 +133,7 @@ class Study:
             "title": self.title,
             "overlays": ", ".join(Path(file).name for file in self.file.overlays),
         }
-        report = write_tables(self.folder, facts, lines, [curves, sites])
+        report = write_tables(self.folder, facts, lines, [curves, sites], asked)
         if self.file.figure:
             report += self._draw_all([self._run_for(line, curves) for line in finished])
         return comparison(self.title, lines, latex) if latex else report

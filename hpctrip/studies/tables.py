@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
 from itertools import chain
@@ -77,10 +77,15 @@ class RunRows:
 
 
 def write_tables(
-    folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], rows: Iterable[RunRows]
+    folder: Path,
+    facts: Mapping[str, str],
+    lines: Sequence[RunState],
+    rows: Iterable[RunRows],
+    asked: Collection[str] | None = None,
 ) -> list[str]:
     """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `rows`
-    hold those of finished runs. Returns the lines to print."""
+    hold those of finished runs. Returns the lines to print, without variants of which no run is there or among the
+    identities `asked`; None: all."""
     cells, numbers = zip(*_variants(lines), strict=True)
     tables = {
         "table.csv": pd.DataFrame(numbers),
@@ -95,9 +100,10 @@ def write_tables(
     head = _head(lines)
     page = f"# {facts['title']}\n\n{markdown_table(head, cells)}\n\n{_note(lines)}\n"
     replace_file(folder / "table.md", page.encode())
+    known = {e.entry.variant for e in lines if asked is None or e.finished or e.entry.identity in asked}
     return [
         facts["title"],
-        *aligned(head, cells),
+        *aligned(head, [row for row in cells if row[0] in known]),
         f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
         f"runs, curves, sites: {', '.join(str(folder / name) for name in ('runs.csv', 'curves.csv', 'sites.csv'))}",
     ]

@@ -1,5 +1,7 @@
 """Time-to-accuracy of runs, and which runs belong together."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpctrip.base.errors import InputError
@@ -125,11 +127,17 @@ def test_only_settings_beside_the_policy_are_warned_of(groups, capsys):
     )
 
 
-def test_synthetic_data_is_called_so(make_run):
+def test_synthetic_data_is_called_so_and_of_power_its_file_is_named(make_run):
     runs = reading.read_runs([make_run("a"), make_run("b", synthetic=False)])
     half = "synthetic data in 1 of 2 runs, synthetic power in 1 of 2 runs; simulated time"
     assert reading.provenance(runs) == half
-    assert reading.provenance(runs[1:]) == "real data, real power; simulated time"
+    assert reading.provenance(runs[1:]) == "real data, power of constant; simulated time"
+    own = [
+        replace(runs[1], input=runs[1].input | {"power": {"kind": "csv", "path": f"data/{name}.csv"}})
+        for name in ("may", "june")
+    ]
+    assert reading.provenance(own[:1]) == "real data, power of may.csv; simulated time"
+    assert reading.provenance([*own, own[0]]) == "real data, power of 2 files; simulated time"
 
 
 def test_more_configurations_than_anyone_can_look_at_are_refused(make_run):

@@ -204,7 +204,7 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, hpctr
     content = f"{','.join(columns)}\nstrong{',1' * (len(columns) - 1)}\n"
     table.write_text(content)
     refused = hpctrip("plot", "scaling", table, "--out", tmp_path / "scaling.png")
-    refused.check_refused(["scaling.csv: is an input, which is never overwritten; choose another name"])
+    refused.check_refused(["scaling.csv: is an input, which is never overwritten; choose another by --out"])
     assert table.read_text() == content
 
 
@@ -260,7 +260,10 @@ def test_scripts_run_from_the_shell(make_run, tmp_path):
     command = [sys.executable, ROOT / "postprocess" / "fig09_policies.py", make_run("p")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
-    assert done.stdout.splitlines()[-2:] == ["picture: fig09_policies.png", "numbers: fig09_policies.csv"]
+    assert done.stdout.splitlines()[-2:] == [
+        "picture: plot_fig09_policies.png",
+        "numbers: plot_fig09_policies.csv",
+    ]
 
 
 def test_a_figure_is_drawn_again_without_asking_also_of_more_runs_and_in_another_format(make_run, drawn):
@@ -288,6 +291,8 @@ def test_a_file_that_a_run_has_read_is_never_overwritten(hpctrip, tiny, folder):
     assert hpctrip("run", tiny, *words, "--out", "run.h5").code == 0
     refused = hpctrip("plot", "sites", "run.h5", "--out", "sites.png", "--overwrite")
     refused.check_refused(["sites.csv: is an input, which is never overwritten"])
+    drawn = hpctrip("plot", "sites", "run.h5")  # the default has no name that inputs have
+    assert drawn.code == 0 and Path("plot_sites.csv").exists(), drawn.err
     assert (folder / "sites.csv").read_text() == table
 
 

@@ -123,6 +123,26 @@ def test_a_deadline_before_the_end_is_warned_of(hpctrip, tiny):
     assert "! after all 100 rounds the run ends " in text and "its deadline of 0.25 h is about " in text
 
 
+def test_two_deadlines_that_differ_are_warned_of(hpctrip, tiny, tmp_path):
+    options = (
+        "-o",
+        "policy.objective={kind='deadline', deadline_s='8 h'}",
+        "-o",
+        "carbon={kind='constant', per_kwh=1}",
+    )
+    for command in (
+        ["check"],
+        ["plan", "--samples-per-second", 1000],
+        ["run", "--out", tmp_path / "run.h5", "--overwrite"],
+    ):
+        for deadline, is_said in (("8 h", False), ("360 min", True)):
+            ended = hpctrip(*command, tiny, *options, "-o", f"stop.deadline_s={deadline}")
+            said = (
+                "stop.deadline_s = 6 h and policy.objective.deadline_s = 8 h differ" in ended.out + ended.err
+            )
+            assert ended.code == 0 and said == is_said, ended.err
+
+
 def test_it_says_how_many_rounds_end_by_a_time(planned):
     plan = figures(planned(1, "policy.kind=all", "stop.max_rounds=9"), 2)
     first_s, second_s = (planned.row.makespan_s for planned in plan.rounds)
@@ -200,6 +220,13 @@ def test_the_report_warns_of_probable_mistakes(hpctrip, tiny):
         "the power is synthetic",
     ):
         assert warning in text, text
+
+
+def test_a_default_is_named_where_a_site_uses_it(hpctrip, tiny, tmp_path):
+    lines = (f"sites={{kind='csv', path='{tmp_path}/sites.csv'}}", "workload.train_samples=100")
+    for rows, is_named in (("5,2\n5,\n", True), ("5,2\n5,3\n", False)):
+        (tmp_path / "sites.csv").write_text(f"distance_km,seconds_per_sample\n{rows}")
+        assert ("is our default" in plan(hpctrip, tiny, lines=lines)) == is_named
 
 
 def test_the_accuracy_of_texts_is_planned_on_as_many_predictions_as_the_run_counts(

@@ -191,7 +191,9 @@ def test_show_tells_what_sites_drew_in_an_event_and_what_they_lost(trained, tmp_
     text = " ".join(hpctrip("show", run.path).out.split())
     per_mwh = 3.6e9 / 22e3 / 3600  # a site at full power for an hour sheds half of 44 kWh
     assert (
-        "event 1 of grid" in text and "-50% against the same" in text and f"{per_mwh / 2:.3g} h per" in text
+        "event 1 of grid" in text
+        and "-50% against the same run without the event;" in text
+        and f"{per_mwh / 2:.3g} h per" in text
     )
     assert "event 2 of grid 1 site(s), from 1e+04 h on: the run ended before it" in text
     (tmp_path / "events.csv").write_text("site,start_s,duration_s\n0,1,1\n")

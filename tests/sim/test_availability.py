@@ -167,6 +167,23 @@ def test_an_event_takes_its_share_of_the_power_for_as_long_as_it_lasts(three, tm
     assert row.cohort.compute_energy_j == pytest.approx([440e3, 880e3, 1320e3])
 
 
+def test_times_may_be_in_other_units_that_their_names_end_in(three, tmp_path):
+    kinds = [("start_s,duration_s,notice_s", "3600,7200,60"), ("start_min,duration_h,notice_min", "60,2,1")]
+    parts = [
+        three(grid=events(tmp_path, f"0,{row},0.5\n", f"site,{names},depth")).world.availability[-1]
+        for names, row in kinds
+    ]
+    times_s = [(part.start_s, part.end_s, part.announced_s) for part in parts]
+    assert times_s[0] == times_s[1] == (3600.0, 10800.0, 3540.0)
+    waits = queue(tmp_path, "wait_min,start_d\n1,0\n2,1\n")
+    world = three(queue=waits).world
+    assert [world.queue_s(1, start_s, np.arange(1)) for start_s in (0.0, 86400.0)] == [60.0, 120.0]
+    with pytest.raises(InputError, match="has the columns duration_s and duration_h; give one of them"):
+        three(grid=events(tmp_path, "0,0,1,1\n", "site,start_s,duration_s,duration_h"))
+    with pytest.raises(InputError, match="line 2: duration_h = '0' is not above 0"):
+        three(grid=events(tmp_path, "0,0,0\n", "site,start_s,duration_h"))
+
+
 def test_of_events_that_overlap_the_deepest_counts_and_tables_multiply(three, tmp_path):
     (tmp_path / "a").mkdir()
     once = events(tmp_path, "0,0,10,0.5,0\n0,5,10,0.2,0\n")

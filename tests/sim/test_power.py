@@ -215,7 +215,6 @@ def test_power_of_a_file_is_a_fraction_of_what_the_hardware_of_its_site_needs(
     [
         ((250, 1, 500, 4), {"unit": "W"}, []),
         ((0.25, 1, 0.5, 4), {"unit": "W"}, ["P is at most 0.002 at every site and time; check power.unit"]),
-        ((25, 1, 50, 4), {"unit": "MW"}, ["P is 1 at every site and time, as the least power is 500 times"]),
         (
             (100, 1500, 0, 0),
             {"unit": "W", "meaning": "used", "capacity_w": 1200.0},

@@ -7,9 +7,10 @@ from worlds import world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
+from hpctrip.config.inputs import resolved
 from hpctrip.sim import plausible
 from hpctrip.sim.grid import SIGNALS
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS, Hardware
 from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.power.traces import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
@@ -178,7 +179,7 @@ def test_more_contract_than_the_gpus_need_is_of_no_use(planned, own):
 @pytest.mark.parametrize(
     ("tables", "complaint"),
     [
-        ({"throughput": THROUGHPUT_MODELS["linear"]()}, "knows no GPU by its name; use throughput.kind"),
+        ({"throughput": THROUGHPUT_MODELS["linear"]()}, 'knows no such GPU by its name; use "capped"'),
         ({"throughput": THROUGHPUT_MODELS["curve"](gpu="A100")}, "gpu = 'V100'"),
         ({"price": SIGNALS["none"]()}, r"site 2 \(Bonn\) has no price, and \[price\] is not set"),
     ],
@@ -186,6 +187,22 @@ def test_more_contract_than_the_gpus_need_is_of_no_use(planned, own):
 def test_a_column_that_its_table_cannot_use_is_refused(planned, tables, complaint):
     with pytest.raises(InputError, match=complaint):
         planned(**tables)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "known"),
+    [("curve", "v100-CAPS", "V100-caps"), ("capped", "a40", "A40"), ("clocks", "A40", "a40")],
+)
+def test_a_gpu_is_known_in_capitals_or_not_and_another_is_refused_with_the_way_out(own, kind, name, known):
+    columns = {"gpu": np.array([name, "H100", ""])}
+    model = THROUGHPUT_MODELS[kind]().resolve()
+    assert resolved(model.with_gpu(name)) == resolved(model.with_gpu(known)) != resolved(model)
+    with pytest.raises(InputError) as error:
+        Hardware.of(model, columns, 3, "sites.path", 1.0)
+    told = str(error.value)
+    assert f"gpu = 'H100': throughput.kind = '{kind}' knows no such GPU by its name; did you mean" in told
+    assert f" {known}" in told
+    assert 'throughput.kind = "curve" with its points in path (the gpu of such sites is empty)' in told
 
 
 def test_a_price_table_that_columns_leave_nothing_to_is_refused(planned, own):
@@ -223,10 +240,8 @@ def test_a_suggestion_that_another_case_would_change_names_its_unit(own, column,
         ("gpus\n100\n", ""),
         ("gpus\n12000\n", "site 0 computes 120 times as fast as timing.seconds_per_sample says"),
         ("gpus,seconds_per_sample\n12000,0.1\n", ""),
-        ("gpus,contract_mw\n100,44\n", "site 0 has a contract of 44 MW, its GPUs draw at most 44 kW"),
-        ("gpus,contract_mw\n100,0.1\n", ""),
-        ("contract_mw\n0.1\n", "its GPUs draw at most 44 kW; give a column gpus, or set throughput.num_gpus"),
-        ("contract_mw\n0.06\n", ""),
+        ("gpus,contract_mw\n100,0.0004\n", "site 0 has a contract of 400 W, its GPUs draw at most 44 kW"),
+        ("gpus,contract_mw\n100,0.001\n", ""),
         ("gpus,gpu\n100,A40\n", "their kinds of GPUs are as fast as each other"),
     ],
 )

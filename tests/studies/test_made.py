@@ -130,6 +130,11 @@ def test_a_run_of_a_study_without_inputs_is_called_like_it(hpctrip, tmp_path):
     assert [entry.run_input.experiment.name for entry in study.entries] == ["own"]
 
 
+def test_a_value_of_an_axis_has_a_text_also_where_it_is_an_empty_table():
+    shown = [grid.shown(value) for value in ({}, {"kind": "random", "k": 2}, 0.5)]
+    assert shown == ["{}", "random k = 2", "0.5"]
+
+
 def test_the_table_tells_deadlines_that_were_missed_and_the_sites_what_they_spent(hpctrip, tiny, tmp_path):
     grid = ("carbon={kind='constant', per_kwh=300}", "price={kind='constant', per_kwh=0.2}")
     grid += ("accounts.currency=SEK", "stop.max_rounds=1")
@@ -319,6 +324,10 @@ def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, 
     before = state_of(copied)
     only = study(copied, "--only", "k = 3, seed 5", "--jobs", "1")
     assert only.code == 0, only.err
+    rows = re.findall("^policy.k = .*", only.out, re.MULTILINE)
+    assert len(rows) == 1 and rows[0].startswith("policy.k = 3 "), (
+        rows
+    )  # of k = 2 nothing is there or was asked
     assert statuses(study(copied, do="status")) == dict.fromkeys(NAMES, "stale") | {NAMES[3]: "finished"}
     (new,) = state_of(copied).keys() - before.keys()
     assert len(open_run(copied / "out/runs" / new).rounds) == 1

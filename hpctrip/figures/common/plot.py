@@ -156,7 +156,7 @@ class Plot:
     @functools.cached_property
     def command(self) -> click.Command:
         """Its command line."""
-        default = self.source.default_out or f"{self.name}.png"
+        default = self.source.default_out or f"plot_{self.name}.png"
         out = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
         overwrite = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
         params = [
@@ -175,7 +175,7 @@ class Plot:
             problem = f"one picture cannot hold {len(subjects)} runs"
             raise InputError("--out", problem, "without it each goes beside its file")
         for subject in subjects:
-            path = out or subject.out or Path(f"{self.name}.png")
+            path = out or subject.out or Path(f"plot_{self.name}.png")  # sites.csv may be an input of the run
             refuse_inputs([path, path.with_suffix(".csv")], subject.files)
             drawing = self(subject.what, **arguments)
             for line in drawing.lines:

@@ -18,7 +18,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.frames import pd
 from hpctrip.base.io import named_path, read_text
-from hpctrip.base.text import shown
+from hpctrip.base.text import counted, shown
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.sources import read_sources
 from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces, trace_files
@@ -64,14 +64,21 @@ def percent(fraction: float) -> str:
 
 
 def provenance(runs: Sequence[Run]) -> str:
-    """Whether data and power are synthetic or real, in a few words. The time of every run is simulated, whatever its
-    data."""
+    """Whether data and power are synthetic, or which power it is, in a few words. The time of every run is simulated,
+    whatever its data."""
     parts = []
-    for what in ("data", "power"):
+    for what, otherwise in (("data", "real data"), ("power", power(runs))):
         made_up = sum(bool(run.meta[f"synthetic_{what}"]) for run in runs)
         some = "" if made_up in (0, len(runs)) else f" in {made_up} of {len(runs)} runs"
-        parts.append(("synthetic " if made_up else "real ") + what + some)
+        parts.append(f"synthetic {what}{some}" if made_up else otherwise)
     return f"{', '.join(parts)}; simulated time"
+
+
+def power(runs: Sequence[Run]) -> str:
+    """What is known of power that is not synthetic: its file, which may hold anything, or else its kind."""
+    tables = [run.input["power"] for run in runs]
+    names = sorted({Path(table.get("path") or table["kind"]).name for table in tables})
+    return f"power of {names[0] if len(names) == 1 else counted(len(names), 'file')}"
 
 
 def common_target(runs: Sequence[Run], target: float | None) -> float:
@@ -99,7 +106,7 @@ class Subject(NamedTuple):
     files: list[Path]
     """The files that it, or its run, was read from; they are never overwritten."""
     out: Path | None = None
-    """The default path of its picture (None: the figure's name, in the working folder)."""
+    """The default path of its picture (None: that of the figure, in the working folder)."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ class Source:
     read: Callable[..., list[Subject]]
     """From the values of `params` by name to one subject a picture. Raises InputError."""
     default_out: str = ""
-    """The default picture as help names it, where it is not the figure's name."""
+    """The default picture as help names it, where it is not that of the figure."""
     of_many: bool = False
     """Whether one picture is drawn of a list of runs."""
     of_study: Callable[[Sequence[Run]], Any] | None = None

@@ -13,6 +13,7 @@ from hpctrip.base.text import unknown_name
 from hpctrip.config.sources import Reads
 from hpctrip.sim.availability.base import AVAILABILITY, Availability, AvailabilityModel, Surroundings
 from hpctrip.sim.availability.outages import LATEST_S
+from hpctrip.sim.stated_units import seconds
 from hpctrip.sim.times import TimeZone, column_us, utc
 
 
@@ -21,7 +22,7 @@ class Events(AvailabilityModel):
     """Events such as a demand response or a maintenance, one per row of a CSV file: `site` (its name or number) or
     `group` (one of the sites' file), `start_s` (simulated) or `start` (a date), `duration_s`, and, if wanted, `depth`,
     the share of its power that a site does without (absent: 1), and `notice_s`, how long before they are announced
-    (absent: 0).
+    (absent: 0). Names of times may end in `_min`, `_h` or `_d` instead.
 
     Of events that overlap, the deepest counts. Where the depth is 1 the site is out: it is not asked, and what it has
     begun stands still. Policies know an event from its announcement on.
@@ -36,21 +37,18 @@ class Events(AvailabilityModel):
     def availability(self, place: str, around: Surroundings) -> ListedEvents:
         """Read the file. InputError names the line that is wrong."""
         table = read_table(self.path, f"{place}.path = {self.path!r}")
-        num_sites, rows = around.num_sites, len(table.lines)
-
-        def optional(name: str, value: float) -> np.ndarray:
-            return table.numbers(name) if name in table.columns else np.full(rows, value)
-
-        start_s, duration_s = _start_s(table, around, self.timezone), table.numbers("duration_s")
-        depth, notice_s = optional("depth", 1.0), optional("notice_s", 0.0)
-        start = "start_s" if "start_s" in table.columns else "start"
+        num_sites = around.num_sites
+        start, start_s = _start_s(table, around, self.timezone)
+        duration, duration_s = seconds(table, "duration")
+        notice, notice_s = seconds(table, "notice", absent=0.0)
+        depth = table.numbers("depth") if "depth" in table.columns else np.ones(len(start_s))
         begins = f"; it begins at {utc(around.begin_us[0])} UTC" if start == "start" else ""
         problem = f"is before the start of the simulated time{begins}"
         table.refuse(start, start_s < 0, problem, "give what is left of an event that is under way")
         table.refuse(start, start_s >= LATEST_S, "is later than any run", "dates are in a column start")
-        table.refuse("duration_s", duration_s <= 0, "is not above 0")
+        table.refuse(duration, duration_s <= 0, "is not above 0")
         table.refuse("depth", (depth <= 0) | (depth > 1), "is not above 0 and at most 1")
-        table.refuse("notice_s", notice_s < 0, "is below 0")
+        table.refuse(notice, notice_s < 0, "is below 0")
         of_group = np.zeros(num_sites, np.int64)
         if "group" in table.columns:
             groups, of_group = np.unique(around.columns.get("group", [""] * num_sites), return_inverse=True)
@@ -61,19 +59,19 @@ class Events(AvailabilityModel):
         else:
             unit = around.sites_of(table)
         times = np.stack([start_s, start_s + duration_s, start_s - notice_s])
-        return ListedEvents(unit, times, depth, np.stack([np.arange(num_sites), num_sites + of_group]))
+        return ListedEvents(place, unit, times, depth, np.stack([np.arange(num_sites), num_sites + of_group]))
 
 
-def _start_s(table: Table, around: Surroundings, timezone: str) -> np.ndarray:
-    """When the events of a table begin, in simulated time."""
+def _start_s(table: Table, around: Surroundings, timezone: str) -> tuple[str, np.ndarray]:
+    """(column, simulated times) of when the events of a table begin."""
     if "start" not in table.columns:
-        return table.numbers("start_s")
+        return seconds(table, "start")
     if len(around.begin_us) != 1:
         problem = "has dates, but the input has no date at which simulated time begins"
         if around.begin_us:
             problem = "has dates, but the series of the input begin at different ones"
         raise InputError(table.place, problem, "give simulated times in a column start_s")
-    return (column_us(table, "start", timezone) - around.begin_us[0]) / 1e6
+    return "start", (column_us(table, "start", timezone) - around.begin_us[0]) / 1e6
 
 
 class ListedEvents(Availability):
@@ -81,10 +79,13 @@ class ListedEvents(Availability):
 
     is_awaited = True
 
-    def __init__(self, unit: np.ndarray, times_s: np.ndarray, depth: np.ndarray, units_of: np.ndarray):
-        """`unit` [M] has the event `times_s` [3, M], its start, its end and its announcement; `units_of` [2, N] are the
-        two units that each site belongs to."""
+    def __init__(
+        self, place: str, unit: np.ndarray, times_s: np.ndarray, depth: np.ndarray, units_of: np.ndarray
+    ):
+        """Of the input table `place`, `unit` [M] has the event `times_s` [3, M], its start, its end and its
+        announcement; `units_of` [2, N] are the two units that each site belongs to."""
         super().__init__(units_of.shape[1])
+        self.place = place
         self.unit, self.depth, self._units_of, self._times_s = unit, depth, units_of, times_s
         self.start_s, self.end_s, self.announced_s = times_s
 
@@ -100,7 +101,7 @@ class ListedEvents(Availability):
 
     def among(self, sites: np.ndarray, until_s: float) -> ListedEvents:
         """The events of these sites [n], which are numbered from 0."""
-        return ListedEvents(self.unit, self._times_s, self.depth, self._units_of[:, sites])
+        return ListedEvents(self.place, self.unit, self._times_s, self.depth, self._units_of[:, sites])
 
     def sites_of(self, event: int) -> np.ndarray:
         """The sites that an event concerns."""
@@ -109,7 +110,8 @@ class ListedEvents(Availability):
     def known(self, clock_s: float) -> ListedEvents:
         """Those that have been announced by a time."""
         known = self.announced_s <= clock_s
-        return ListedEvents(self.unit[known], self._times_s[:, known], self.depth[known], self._units_of)
+        times_s, depth = self._times_s[:, known], self.depth[known]
+        return ListedEvents(self.place, self.unit[known], times_s, depth, self._units_of)
 
     def falls_s(self, clock_s: float) -> np.ndarray:
         """When the next announced event of each site begins, [N]; inf: none is announced."""

@@ -8,6 +8,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.availability.base import Availability
+from hpctrip.sim.stated_units import seconds
 
 LATEST_S = 1e9
 """Listed outages from then on, 30 years, are likely seconds since 1970."""
@@ -104,14 +105,11 @@ class RandomOutages(Availability):
 def read_outages(path: str, num_sites: int) -> ListedOutages:
     """The outages of a CSV file. InputError names the line that is wrong."""
     table = read_table(path, f"faults.outages = {path!r}")
-    table.require("site", "start_s", "end_s")
     site = table.integers("site")
-    start_s, end_s = table.numbers("start_s"), table.numbers("end_s")
+    (start, start_s), (end, end_s) = seconds(table, "start"), seconds(table, "end")
     hint = f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s"
     table.refuse("site", (site < 0) | (site >= num_sites), "is not a site", hint)
-    table.refuse("start_s", start_s < 0, "is before the start", hint)
-    table.refuse(
-        "start_s", start_s >= LATEST_S, "is later than any run: outages count from the simulated time 0"
-    )
-    table.refuse("end_s", end_s <= start_s, "is not after start_s", hint)
+    table.refuse(start, start_s < 0, "is before the start", hint)
+    table.refuse(start, start_s >= LATEST_S, "is later than any run: outages count from the simulated time 0")
+    table.refuse(end, end_s <= start_s, f"is not after {start}", hint)
     return ListedOutages(num_sites, site, start_s, end_s)

@@ -14,6 +14,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.config.sources import Reads
 from hpctrip.sim.availability.base import AVAILABILITY, Availability, AvailabilityModel, Surroundings
+from hpctrip.sim.stated_units import seconds
 from hpctrip.sim.timing import LONGEST_ROUND_S
 
 
@@ -26,7 +27,7 @@ class Queue(AvailabilityModel):
     wait_s: Seconds | None = Field(None, ge=0, le=LONGEST_ROUND_S)
     """Wait of every job at every site; with `sigma`, the median."""
     path: Annotated[PathName | None, Reads()] = None
-    """Instead, a CSV file with a column `wait_s`. Each job has one of the waits, drawn from the stream
+    """Instead, a CSV file with a column `wait_s` (`_min`, `_h`). Each job has one of the waits, drawn from the stream
     (seed, "queue", round); with a column `start_s`, that of the last row which starts before it is asked. With a column
     `site` (names or numbers) each site has its own rows."""
     sigma: float = Field(0.0, ge=0, le=10)
@@ -45,9 +46,9 @@ class Queue(AvailabilityModel):
             rows = np.array([[np.nan, self.wait_s]])
             return Waits(num_sites, around.seed, np.zeros(1, np.int64), rows, self.sigma)
         table = read_table(self.path, f"{place}.path = {self.path!r}")
-        wait_s = table.numbers("wait_s")
-        table.refuse("wait_s", (wait_s < 0) | (wait_s > LONGEST_ROUND_S), "is no wait of 0 s to ten years")
-        start_s = table.numbers("start_s") if "start_s" in table.columns else np.full(len(wait_s), np.nan)
+        wait, wait_s = seconds(table, "wait")
+        table.refuse(wait, (wait_s < 0) | (wait_s > LONGEST_ROUND_S), "is no wait of 0 s to ten years")
+        _, start_s = seconds(table, "start", absent=np.nan)
         site = around.sites_of(table) if "site" in table.columns else np.zeros(len(wait_s), np.int64)
         if "site" in table.columns and (lacking := np.setdiff1d(np.arange(num_sites), site)).size:
             raise InputError(table.place, f"has no wait of site {lacking[0]}", "give each site a row")

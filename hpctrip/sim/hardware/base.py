@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,7 +19,8 @@ from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
-from hpctrip.config.inputs import resolved, validate
+from hpctrip.config.inputs import Tables, resolved, validate
+from hpctrip.sim.hardware.gpu_power import OWN_GPU
 from hpctrip.sim.sites import Sites, known
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
@@ -81,15 +82,20 @@ class Throughput(Component):
         idle_w = self.gpus_on(power_fraction, *size) * one_w * self.pue
         return np.minimum(idle_w, self.busy_w(power_fraction, *size))
 
-    def keys_of_gpu(self, name: str) -> dict[str, Any]:
-        """The keys by which this hardware has the GPU of this name instead. InputError where it knows none by name."""
-        problem = f"throughput.kind = {self.kind!r} knows no GPU by its name"
-        raise InputError(f"gpu = {name!r}", problem, 'use throughput.kind = "capped", "clocks" or "curve"')
+    def named_gpus(self) -> Mapping[str, Tables]:
+        """{name of a GPU: the keys by which this hardware has it instead}; by default it knows none by its name."""
+        return {}
 
     def with_gpu(self, name: str) -> Self:
-        """This hardware with the GPU of a name. InputError where there is none of this name."""
+        """This hardware with the GPU of a name, in capitals or not. InputError where there is none of this name."""
+        gpus = self.named_gpus()
+        names = {each.casefold(): each for each in gpus}
+        if (known_as := names.get(name.casefold())) is None:
+            known_here = unknown_name(name, gpus) if gpus else 'use "capped", "clocks" or "curve"'
+            problem = f"throughput.kind = {self.kind!r} knows no such GPU by its name; {known_here}"
+            raise InputError(f"gpu = {name!r}", problem, f"one of your own: {OWN_GPU}")
         tables = {key: value for key, value in resolved(self).items() if key != "kind"}
-        return validate(tables | self.keys_of_gpu(name), type(self)).resolve()
+        return validate(tables | gpus[known_as], type(self)).resolve()
 
 
 @dataclass(frozen=True)
@@ -328,9 +334,9 @@ class Capped(Throughput):
         of_smallest_cap = np.asarray(power_fraction, dtype=np.float64) / self._points[0][0]
         return self.num_gpus * np.minimum(of_smallest_cap, 1)
 
-    def keys_of_gpu(self, name: str) -> dict[str, Any]:
-        """The curve of this name."""
-        return {} if name == self.gpu else {"gpu": name, "curve": None}
+    def named_gpus(self) -> Mapping[str, Tables]:
+        """The measured curves, and its own."""
+        return {gpu: {"gpu": gpu, "curve": None} for gpu in MEASURED_CURVES} | {self.gpu: {}}
 
     @property
     def _points(self) -> list[Point]:

@@ -17,11 +17,8 @@ from pydantic import Field, model_validator
 from hpctrip.base.units import Watts
 from hpctrip.config.component import Component, Registry
 
-GPUS = Registry(
-    "gpu",
-    default="a100",
-    own='throughput.kind = "curve" with its points in path (the gpu of such sites is empty)',
-)
+OWN_GPU = 'throughput.kind = "curve" with its points in path (the gpu of such sites is empty)'
+GPUS = Registry("gpu", default="a100", own=OWN_GPU)
 
 
 class Gpu(Component):

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.resources import as_file, files
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,6 +17,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.units import Watts
+from hpctrip.config.inputs import Tables
 from hpctrip.config.sources import Reads
 from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput
 from hpctrip.sim.hardware.gpu_power import GPUS
@@ -24,6 +26,7 @@ _SLACK = 1e-9
 """Relative tolerance, so that rounding does not take away a GPU for which the power is exactly enough."""
 
 
+BuiltIn = Literal["A100", "A40", "A40-caps", "P100-caps", "RTX6000-caps", "V100-caps"]
 Points = tuple[np.ndarray, np.ndarray]
 """Operating points of one GPU: its watts, and its work per second in any unit, [C] each."""
 
@@ -111,11 +114,10 @@ class Clocks(OperatingPoints):
         """The same with the model's idle power where none is set."""
         return super().resolve().with_defaults(idle_w=self.gpu.idle_w)
 
-    def keys_of_gpu(self, name: str) -> dict[str, Any]:
-        """The model of this name, with its idle power where none is set."""
-        if name == self.gpu.kind:
-            return {}
-        return {"gpu": {"kind": name}, "idle_w": None if self.idle_w == self.gpu.idle_w else self.idle_w}
+    def named_gpus(self) -> Mapping[str, Tables]:
+        """The models, with their own idle power where none is set."""
+        idle_w = None if self.idle_w == self.gpu.idle_w else self.idle_w
+        return {gpu: {"gpu": {"kind": gpu}, "idle_w": idle_w} for gpu in GPUS} | {self.gpu.kind: {}}
 
     def points(self) -> Points:
         """One point for each clock of the model."""
@@ -136,7 +138,7 @@ class Curve(OperatingPoints):
     """
 
     kind = "curve"
-    gpu: Literal["A100", "A40", "A40-caps", "P100-caps", "RTX6000-caps", "V100-caps"] | None = None
+    gpu: BuiltIn | None = None
     """A built-in table, at locked clocks or under power caps. Absent: that of `path`, or else A100."""
     path: Annotated[PathName | None, Reads()] = None
     """Your own table, a CSV file."""
@@ -147,9 +149,9 @@ class Curve(OperatingPoints):
             raise ValueError("gpu and path exclude each other: a table of the package, or your own")
         return self
 
-    def keys_of_gpu(self, name: str) -> dict[str, Any]:
-        """The built-in table of this name."""
-        return {"gpu": name, "path": None}
+    def named_gpus(self) -> Mapping[str, Tables]:
+        """The built-in tables."""
+        return {gpu: {"gpu": gpu, "path": None} for gpu in get_args(BuiltIn)}
 
     def points(self) -> Points:
         """The rows of the table. InputError names the file and the line that is wrong."""

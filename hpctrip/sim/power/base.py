@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import next_step_s
+from hpctrip.base.series import asked_s, next_step_s
 from hpctrip.base.validate import columns, instance, numbers, positive
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.calendar import Calendar
 
 POWER_MODELS = Registry("power model", default="uniform")
 LOOKED_AT_S = 7 * 86_400.0
-"""The time in which a supply that says it never changes is looked at."""
+"""The time in which a supply is looked at in advance."""
 _logger = logging.getLogger(__name__)
 
 
@@ -42,6 +42,12 @@ class PowerSupply:
     def next_change_s(self, clock_s: float) -> float:
         """The end of the present step."""
         return next_step_s(clock_s, self.step_s)
+
+    def least(self) -> np.ndarray:
+        """The least power of each site at any time that is looked at, relative to that at P = 1, [N]; above 1 where P
+        stays 1."""
+        times_s = asked_s(0.0, min(self.ends_s, LOOKED_AT_S), self.next_change_s)
+        return np.min([self.at(at_s) for at_s in times_s], axis=0)
 
     def describe(self) -> dict[str, np.ndarray]:
         """Per-site facts worth recording, e.g. which trace a site follows: {name: numbers or texts [N]}.

@@ -92,6 +92,7 @@ class SitePower(TraceSupply):
         calendar = traces.calendar("power", model.start)
         super().__init__(traces, traces.value, column, np.zeros_like(column), model.at_end, calendar)
         self._is_used, self._path = model.meaning == "used", model.path
+        self._least, self._most = (bound(traces.value, axis=1)[column] for bound in (np.min, np.max))
         whole_w = full_power_w if model.capacity_w is None else np.full(len(column), model.capacity_w)
         self._whole, self._unit = np.where(is_fraction, 1.0, whole_w), np.where(is_fraction, "", " W")
         self._full = np.where(is_fraction, full_power_w / whole_w, full_power_w)
@@ -104,25 +105,23 @@ class SitePower(TraceSupply):
         """The power that is left for training at these values of the sites' columns, [N], over that of the hardware."""
         return (self._whole - power if self._is_used else power) / self._full
 
+    def least(self) -> np.ndarray:
+        """That of all times of the file, [N]."""
+        return self._relative(self._most if self._is_used else self._least)
+
     def warnings(self) -> list[str]:
         """Columns of the file whose unit or capacity is probably wrong, over all its times."""
-        power, domain = self.traces.value, self._domain
-        least, most = power.min(axis=1)[domain], power.max(axis=1)[domain]
-        low, high = np.sort([self._relative(least), self._relative(most)], axis=0)
+        most, domain = self._most, self._domain
+        high = self._relative(self._least if self._is_used else most)
         place, lines = f"power.path = {self._path!r}", []
         if self._is_used and (over := np.flatnonzero(most > self._whole)).size:
             first = over[0]
             used = f"{most[first]:.4g} of the {self._whole[first]:.4g}{self._unit[first]}"
             lines.append(
                 f"{place}: others use up to {used} of {self.traces.names[domain[first]]}, and more than there is at "
-                f"{len(over)} of {len(low)} sites, where P is then 0; check power.unit and power.capacity_w"
+                f"{len(over)} of {len(high)} sites, where P is then 0; check power.unit and power.capacity_w"
             )
-        if low.min() >= 1:
-            lines.append(
-                f"{place}: P is 1 at every site and time, as the least power is {low.min():.3g} times that of a site's "
-                "hardware; check power.unit and throughput.num_gpus"
-            )
-        elif high.max() < 0.01:
+        if high.max() < 0.01:
             lines.append(
                 f"{place}: P is at most {max(high.max(), 0):.3g} at every site and time; check power.unit and "
                 "throughput.num_gpus"
