@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from hpctrip.base.process import keep_signals
 from hpctrip.ranks.start import share_start
 
 ON_RANKS = ("run", "resume", "retime", "study")
@@ -15,6 +16,8 @@ ON_RANKS = ("run", "resume", "retime", "study")
 def main() -> NoReturn:
     """Entry point: run the command line, where it can in a process that has loaded large packages already."""
     if all(word in ON_RANKS or word.endswith(".toml") or _is_shipped(word) for word in sys.argv[1:2]):
+        if sys.argv[1:2] != ["study"] or sys.argv[2:3] == ["job"]:  # these start a run
+            keep_signals()
         share_start(_preload)
     from hpctrip.cli.main import main
 

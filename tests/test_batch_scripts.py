@@ -141,6 +141,11 @@ def test_existing_files_are_not_overwritten(hpctrip, tmp_path):
         hpctrip(*command, "--to", tmp_path / "new").check_refused(["exists already"])
 
 
+@pytest.mark.parametrize(("name", "needs"), [("emnist_dynamic", True), ("requeue", False), ("study", False)])
+def test_inputs_are_missed_where_a_script_always_reads_one(name, needs, hpctrip, folder):
+    assert ("inputs/" in hpctrip("slurm", name, "--to", folder).out) == needs
+
+
 def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
     assert hpctrip("inputs", "--to", tmp_path).code == 0
     folders = [ROOT / "inputs", *(ROOT / "inputs" / name for name in ("cluster", "real", "worlds"))]

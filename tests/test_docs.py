@@ -13,10 +13,11 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 import hpctrip
-from hpctrip.base.errors import EXIT_CODES
+from hpctrip.base.errors import EXIT_CODES, InterruptedRun, UnsavedRun
 from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.component import Registry, owner_of
@@ -348,6 +349,7 @@ def test_every_message_that_troubleshooting_explains_is_one_of_ours():
     quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
     ours = "".join(path.read_text() for path in (ROOT / "hpctrip").rglob("*.py"))
     foreign = {
+        "Invalid generic resource (gres) specification",  # of Slurm
         "There are not enough slots available in the system",  # of Open MPI
         "Runtime environment uses unsupported PMI version PMIx",  # of MPICH
     }
@@ -359,6 +361,17 @@ def test_every_message_that_troubleshooting_explains_is_one_of_ours():
 def test_every_exit_code_is_explained():
     page = PAGES["docs/troubleshooting.md"]
     assert list(map(int, re.findall(r"^\| (\d+) \|", page, re.MULTILINE))) == list(EXIT_CODES)
+
+
+def test_kubernetes_starts_those_runs_again_that_were_interrupted():
+    (job,) = re.findall(
+        r"^```yaml\n(apiVersion.*?)^```", PAGES["docs/howto/cluster.md"], re.MULTILINE | re.DOTALL
+    )
+    spec = yaml.safe_load(job)["spec"]
+    rule = spec["podFailurePolicy"]["rules"][-1]
+    codes = [InterruptedRun.exit_code, UnsavedRun.exit_code]
+    assert rule == {"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "values": codes}}
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"  # or the policy is refused
 
 
 def test_the_converter_of_the_docs_reads_files_of_iperf3(folder):

@@ -103,6 +103,7 @@ EXIT_CODES = {
     HpctripError.exit_code: "failed; for diff: the runs differ; for verify: a file could not be replayed",
     InputError.exit_code: "bad input, one line per error; an error in a plug-in; for verify: a file is wrong",
     DivergedError.exit_code: "training diverged",
+    15: "ended by SIGTERM before Python ran: the code of MPICH's mpirun",
     FAULT_EXIT_CODE: "a bug in hpctrip, with a traceback: please report it",
     InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` continues",
     130: "ended immediately by Ctrl-C; by the second one while training",

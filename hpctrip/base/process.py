@@ -6,8 +6,10 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import signal
 import time
 from contextlib import suppress
+from types import FrameType
 
 from hpctrip.base.errors import InputError
 
@@ -15,6 +17,10 @@ ends_with_run = False
 """Whether this process ends with the run that it makes, as the command line does: set by its main function."""
 started: float | None = None
 """When the process started whose place this one has taken, in seconds since 1970; None: it has taken no place."""
+STOPPING = signal.SIGTERM, signal.SIGUSR2
+"""Signals by which a run leaves, unless its input names others. Ctrl-C ends one that still starts at once."""
+_kept: set[int] | None = None
+"""Those of them that have come since `keep_signals`; None: they are not kept."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LARGE_BYTES = 65_536
 _LARGEST_BYTES = 2**25
@@ -48,6 +54,32 @@ def _stat(process: int) -> list[str]:
     with suppress(OSError), open(f"/proc/{process}/stat") as file:
         return file.read().rpartition(")")[2].split()
     return []
+
+
+def keep_signals() -> None:
+    """From now on the signals `STOPPING` do not end this process, in which a run starts, but are kept for
+    `kept_signals`. Those that are ignored stay so."""
+    global _kept
+    _kept = set()
+    for number in STOPPING:
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _keep)
+            signal.siginterrupt(number, False)  # what the run loads need not expect it
+
+
+def kept_signals() -> set[int]:
+    """The signals that came since `keep_signals`. From now on they end this process again."""
+    global _kept
+    came, _kept = _kept or set(), None
+    return came
+
+
+def _keep(number: int, frame: FrameType | None) -> None:
+    if _kept is not None:
+        _kept.add(number)
+        return
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def launched_size() -> int:

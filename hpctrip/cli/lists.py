@@ -137,5 +137,5 @@ def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) ->
         click.echo(text, nl=False)
         return
     echo(*write_new({path: text.encode()}, overwrite))
-    if not Path("inputs").is_dir():
+    if "\nlaunch inputs/" in text and not Path("inputs").is_dir():
         click.echo("it reads inputs/, which is not here: `hpctrip inputs --to inputs` copies it")

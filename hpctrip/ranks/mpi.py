@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import pickle
 import signal
 import sys
@@ -59,10 +60,11 @@ class MpiRanks(Ranks):
         self.rank, self.size = self.comm.rank, self.comm.size
         self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
         if self.size == 1 < launched:
+            by_srun = f"srun --mpi={'pmix' if 'Open MPI' in self.library else 'pmi2'}, or "
             raise InputError(
                 "ranks",
                 f"the launcher started {launched} ranks, but MPI sees only 1: mpirun and mpi4py use different MPIs",
-                f"use the mpirun of {self.library}",
+                f"use {by_srun if 'SLURM_STEP_ID' in os.environ else ''}the mpirun of {self.library}",
             )
         machine = machine_of(self.comm)
         self.local_host = sum(rank in self.hosts for rank in machine.allgather(self.rank)[: machine.rank])

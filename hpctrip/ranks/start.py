@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.fork_server import SIGNALS, Forked, Request, peer, readable, serve
-from hpctrip.base.process import launched_rank
+from hpctrip.base.process import kept_signals, launched_rank
 from hpctrip.ranks.watchdog.guardian import LOADING, SHARING, Guardian
 
 VARIABLE = "HPCTRIP_SHARED_START"
@@ -145,11 +145,13 @@ def _follow(successor: Forked, guardian: Guardian) -> NoReturn:
     """Hand on signals to the successor of this process, and end as it does, or when the launcher dies."""
     os.close(guardian.pipe)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the guardian and the server leave no zombies
+    # Python writes the number of each signal there, for the server
+    signal.set_wakeup_fd(successor.fileno(), warn_on_full_buffer=False)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             signal.signal(number, _stop_too if number == signal.SIGTSTP else _do_nothing)
-    # Python writes the number of each signal there, for the server
-    signal.set_wakeup_fd(successor.fileno(), warn_on_full_buffer=False)
+    for number in kept_signals():
+        successor.signal(number)
     launcher = os.getppid()
     while not readable([successor], PARENT_S):
         if os.getppid() != launcher:

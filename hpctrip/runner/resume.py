@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,8 @@ def start_resumed(
     if elsewhere:
         check_name(out)
     with locked(path, overwrite=not elsewhere) as lock:
-        checkpoint, file, faults = checkpoints.find(source)
+        anew = f"hpctrip run --resume --out {shlex.quote(path)} INPUT starts it from the beginning; "
+        checkpoint, file, faults = checkpoints.find(source, anew)
         layers, extensions = read_user_input(paths, overrides, plugins)
         replaced = _replaceable(path)
         recorded = RecordedInput.of(file, checkpoint.input_toml, checkpoint.metadata)

@@ -55,7 +55,7 @@ from hpctrip.runner.provenance import (
     site_columns,
     sources_of,
 )
-from hpctrip.runner.signals import Interruption, Signals, stop_file
+from hpctrip.runner.signals import Interruption, Signals, refuse_left_over
 from hpctrip.sim.step import State
 
 NUMPY_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
@@ -148,8 +148,7 @@ def read(ranks: Ranks, begin: Callable[[], Start], until_over: ExitStack) -> Sta
         until_over.callback(start.lock.release)
         if start.finished:
             return None
-        if (file := stop_file(start.path)).exists():
-            raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
+        refuse_left_over(start.path)
         return start.run_input.tables, start.run_input.set_by_policy, start.run_input.extensions
 
     announced = ranks.decide_on_root(announce)
@@ -193,7 +192,7 @@ class Session:
     """The key of this run's training in the cache."""
 
     def interruption(self, first_round: int) -> Interruption:
-        """The reasons to leave early, for a start that goes on after round `first_round`; at rank 0."""
+        """The reasons to leave early, for a start that has to come beyond `first_round`; at rank 0."""
         hosts, rules = [rank.host for rank in self.everyone], self.start.run_input.experiment.interrupt
         return Interruption(rules, self.start.path, hosts, self.signals, first_round)
 
@@ -349,7 +348,8 @@ def open_results(session: Session, point: ResumePoint, until_over: ExitStack, st
     attributes, metadata = metadata_of(
         aggregator, run_input, everyone, session.sources, history, before, session.learning_key
     )
-    interruption = session.interruption(point.state.round)
+    # rounds of the cache take the run further where a checkpoint keeps them
+    interruption = session.interruption(saved[0] if experiment.checkpoint.enabled else point.state.round)
     progress = until_over.enter_context(Progress(aggregator, start.path, history, status, session.quiet))
     engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
     for line in (

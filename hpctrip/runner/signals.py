@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hpctrip.base.errors import HpctripError
-from hpctrip.base.process import launched_rank, start_time
+from hpctrip.base import process
+from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.text import printable
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
@@ -58,8 +58,9 @@ class Interrupt(Component):
 
 
 class Signals:
-    """Context in which the named signals do not end the process; the last one is the value of `received`. Outside the
-    main thread, where Python allows no handlers, signals do what they did before."""
+    """Context in which the named signals do not end the process; the last one is the value of `received`, also one that
+    was kept for it (`process.keep_signals`). Outside the main thread, where Python allows no handlers, signals do what
+    they did before."""
 
     def __init__(self, names: Iterable[str] = (), to_the_end: bool = False):
         """With `to_the_end` they are ignored from there on, so that none changes the exit code of what is done."""
@@ -75,6 +76,8 @@ class Signals:
             action = ctypes.create_string_buffer(1024)  # more than any struct sigaction takes
             _libc.sigaction(number, None, action)
             self._handlers[number] = action, signal.signal(number, self._receive)
+        for number in process.kept_signals():
+            os.kill(os.getpid(), number)  # to the handler above, if it is one of the named
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
@@ -90,7 +93,7 @@ class Signals:
         if number == signal.SIGINT:
             if self.received == signal.SIGINT:
                 raise KeyboardInterrupt
-            if launched_rank() == 0:
+            if process.launched_rank() == 0:
                 os.write(
                     2, b"\nhpctrip: the round in progress ends, then the run; Ctrl-C again ends it at once\n"
                 )
@@ -102,11 +105,24 @@ def stop_file(results: str | Path) -> Path:
     return Path(f"{results}.stop")
 
 
+def refuse_left_over(results: str | Path) -> None:
+    """Raise InputError for a stop file that was meant for an earlier start. One that is younger than this process asks
+    this run to stop, as does one with the number of this job, from a script that was told before it had started us."""
+    if not (file := stop_file(results)).exists():
+        return
+    with suppress(OSError):
+        if process.ends_with_run and file.stat().st_mtime >= process.start_time():
+            return
+        if file.read_text(errors="replace").strip() == os.environ.get(SLURM_JOB):
+            return
+    raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
+
+
 class Interruption:
     """Decides at rank 0, after every round, whether the run ends early.
 
-    A start makes at least one round before it leaves because time is short, and none leaves before the run has a round:
-    a job script that starts the run again after exit code 85 always gets further.
+    No start leaves before it is a round further, whatever asks it to: a job script that starts the run again after exit
+    code 85 makes progress.
     """
 
     def __init__(
@@ -117,11 +133,11 @@ class Interruption:
         own: Signals,
         first_round: int = 0,
     ):
-        """`hosts` are the host names of the ranks, `own` the signals of rank 0, `first_round` is the round after which
-        this start goes on."""
+        """`hosts` are the host names of the ranks, `own` the signals of rank 0, `first_round` is the round beyond
+        which this start has to come."""
         self._rules, self._hosts, self._own = rules, hosts, own
         self._stop_file, self._first_round = stop_file(results), first_round
-        started = start_time()
+        started = process.start_time()
         self._ends_at = math.inf
         """End of this job, in seconds since 1970; infinite if unknown."""
         warnings = []
@@ -135,12 +151,15 @@ class Interruption:
         if not os.environ.get(SLURM_END) and (job := os.environ.get(SLURM_JOB)):
             ends_at = _end_of_job(job)  # not every version of Slurm sets it
         self._ends_at = min(self._ends_at, ends_at)
+        if asked := self.request([0] * len(hosts)):
+            note = "asked to stop before the first round: the run ends once it is a round further"
+            warnings.append(f"{note} ({asked})")
         self.notes = tuple(filter(None, (*warnings, warning)))
-        """Warnings about times in the environment that are not believed."""
+        """Times in the environment that are not believed, and a request to stop that has come already."""
 
     def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
         """The reason to end the run after the rounds of `history`, or "" (see `request` and `shortage`)."""
-        if not history.rows:
+        if len(history) <= self._first_round:
             return ""
         return self.request(signals) or self.shortage(history, checkpoint_s)
 

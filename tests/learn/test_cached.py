@@ -164,6 +164,18 @@ def test_in_a_home_that_is_read_only_data_go_to_the_temporary_folder_which_is_sa
     assert f"{home}/hpctrip cannot be written" in said and "HPCTRIP_CACHE" in said
 
 
+@pytest.mark.parametrize("home", ["/proc/nope", __file__])
+def test_a_home_that_cannot_be_is_no_fault_but_a_cache_that_the_user_named_is(monkeypatch, tmp_path, home):
+    monkeypatch.delenv("HPCTRIP_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", home)
+    monkeypatch.setattr(cached.tempfile, "gettempdir", lambda: str(tmp_path))
+    cached._temporary_dir.cache_clear()
+    assert tmp_path in cached.prepared("toy", {"n": 1}, lambda: {"x": np.zeros(1)}).parents
+    monkeypatch.setenv("HPCTRIP_CACHE", home)
+    with pytest.raises(InputError, match="prepared data cannot be written here"):
+        cached.prepared("toy", {"n": 1}, dict)
+
+
 def test_a_home_folder_in_the_name_of_the_cache_is_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HPCTRIP_CACHE", "~/prepared")

@@ -364,11 +364,10 @@ def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_pat
 def test_ranks_that_mpi_does_not_see_are_a_fault(launch, tiny, tmp_path):
     """As when the mpirun of one MPI starts an mpi4py of another: three processes, each alone."""
     pytest.importorskip("mpi4py.MPI", exc_type=ImportError)
-    ended = launch(0, tiny, "--out", tmp_path / "run.h5", env={"PMI_SIZE": "3"})
+    ended = launch(0, tiny, "--out", tmp_path / "run.h5", env={"PMI_SIZE": "3", "SLURM_STEP_ID": "0"})
     assert ended.code == 2 and len(ended.report) == 1, ended.err
-    assert (
-        "the launcher started 3 ranks, but MPI sees only 1" in ended.err and "use the mpirun of" in ended.err
-    )
+    assert "the launcher started 3 ranks, but MPI sees only 1" in ended.err
+    assert "; use srun --mpi=pmi" in ended.err and ", or the mpirun of " in ended.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -138,6 +138,17 @@ def test_ranks_import_for_themselves_where_the_server_dies_before_it_forks(launc
     assert ended.code == 0 and ended.err == ""
 
 
+@pytest.mark.parametrize(("ranks", "told"), [(0, "getpid"), (2, "getppid")])
+def test_a_run_that_is_told_to_leave_while_it_imports_makes_a_round_and_leaves(
+    launch, tiny, tmp_path, ranks, told
+):
+    """Of two ranks, the launched process of the first is told, which waits for its successor."""
+    env = broken_once(tmp_path, f"os.kill(os.{told}(), signal.SIGTERM)")
+    ended = launch(ranks, tiny, "--out", tmp_path / "run.h5", env=env)
+    assert ended.code == 85 and len(ended.err.splitlines()) == 1, ended.err
+    assert ended.report[0].startswith("hpctrip: interrupted after round 1: SIGTERM received by rank 0")
+
+
 def test_a_server_that_never_comes_through_its_imports_ends_the_job_and_is_named(launch, tiny, tmp_path):
     env = broken_once(tmp_path, "time.sleep(1000)") | {LIMIT: "3", "MARK": str(tmp_path)}
     ended = launch(2, tiny, "--out", tmp_path / "run.h5", env=env)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -26,7 +27,7 @@ from hpctrip.runner import session as launching
 from hpctrip.runner import signals
 from hpctrip.runner.resume import start_or_resume, start_resumed
 from hpctrip.runner.session import start_new
-from hpctrip.runner.signals import Interrupt, Interruption, Signals, stop_file
+from hpctrip.runner.signals import Interrupt, Interruption, Signals, refuse_left_over, stop_file
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
 
@@ -256,6 +257,8 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
     run(out, off, rounds=2)
     assert newest(out) is None
+    with pytest.raises(InputError, match=r"run --resume --out \S+/run.h5 INPUT starts it from the beginning"):
+        resume(out)
     found = again(out, off, rounds=2)
     assert found.meta["starts"] == open_run(out).meta["starts"]
     # the file is from before [faults] existed
@@ -396,6 +399,23 @@ def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(
     assert again(out).meta["status"] == "finished"
 
 
+@pytest.mark.parametrize(
+    ("holds", "age_s", "is_command", "refused"),
+    [("", -5, True, False), ("", 5, True, True), ("", -5, False, True), ("7\n", 5, True, False)],
+    ids=["made while it starts", "older", "in a program that started before", "of this job"],
+)
+def test_only_a_stop_file_that_was_meant_for_an_earlier_start_is_refused(
+    tmp_path, monkeypatch, holds, age_s, is_command, refused
+):
+    file = stop_file(tmp_path / "run.h5")
+    file.write_text(holds)
+    os.utime(file, (signals.process.start_time() - age_s,) * 2)
+    monkeypatch.setattr(signals.process, "ends_with_run", is_command)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with pytest.raises(InputError, match="asks runs") if refused else nullcontext():
+        refuse_left_over(tmp_path / "run.h5")
+
+
 @pytest.mark.parametrize("what", [".h5", ".ckpt"])
 def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lost(
     tmp_path, undisturbed, monkeypatch, what
@@ -459,7 +479,7 @@ def interruption(tmp_path, monkeypatch):
     """`interruption(now, *hosts, **rules)`: that of a process that started at 0; `now` is a list with the time."""
 
     def build(now, *hosts, **rules):
-        monkeypatch.setattr(signals, "start_time", lambda: 0.0)
+        monkeypatch.setattr(signals.process, "start_time", lambda: 0.0)
         monkeypatch.setattr(signals, "time", SimpleNamespace(time=lambda: now[0]))
         return Interruption(Interrupt(**rules), tmp_path / "run.h5", hosts or ["here"], Signals())
 
@@ -525,8 +545,8 @@ def test_a_job_too_short_for_its_margin_gets_a_round_further_with_each_start(tmp
     assert_same(again(out), undisturbed)
 
 
-def test_a_signal_before_the_first_round_ends_the_run_after_it(tmp_path, monkeypatch):
-    """With code 85 goes a checkpoint."""
+def test_a_signal_before_the_first_round_of_a_start_ends_it_after_that(tmp_path, monkeypatch, capsys):
+    """With code 85 goes a checkpoint, and a script that starts the run again gets further."""
     holding, out = launching.holding, tmp_path / "run.h5"
 
     def signalled(*args):
@@ -534,9 +554,14 @@ def test_a_signal_before_the_first_round_ends_the_run_after_it(tmp_path, monkeyp
         return holding(*args)
 
     monkeypatch.setattr(launching, "holding", signalled)
-    with pytest.raises(InterruptedRun, match="after round 1: SIGTERM received by rank 0"):
-        run(out)
-    assert newest(out)[0].state.round == 1
+    for number in (1, 2):
+        with pytest.raises(InterruptedRun, match=f"after round {number}: SIGTERM received by rank 0"):
+            again(out)
+        assert newest(out)[0].state.round == number
+        assert (
+            "asked to stop before the first round: the run ends once it is a round further (SIGTERM"
+            in capsys.readouterr().out
+        )
 
 
 def test_a_signal_at_another_rank_is_named_with_its_host(interruption, undisturbed):

@@ -1,5 +1,6 @@
 """What runs and scripts make of a Slurm that tells less, or of a node that was lost."""
 
+import os
 import subprocess
 import sys
 import time
@@ -34,35 +35,69 @@ def test_where_slurm_does_not_set_the_end_of_the_job_squeue_is_asked_once(
     assert (tmp_path / "asked").read_text() == f"--noheader --format=%e --jobs=7{answer}\n"
 
 
-@pytest.mark.parametrize(("left", "goes_on"), [("7\n", True), ("", False)], ids=["its own", "the user's"])
-def test_a_stop_file_that_a_lost_node_left_does_not_end_the_job_that_comes_back(tmp_path, left, goes_on):
+@pytest.fixture
+def requeue(tmp_path):
+    """`requeue(launcher) -> its end`: slurm/requeue.sh as job 7, without a Slurm; its one rank has at most two rounds
+    to make, and is started by this line of bash."""
     for name in ("slurm", "inputs"):
         (tmp_path / name).symlink_to(ROOT / name)
-    alone = tmp_path / "alone"
-    alone.write_text('#!/bin/bash\nshift 2\nexec "$@"\n')
-    alone.chmod(0o755)
-    stop = tmp_path / "results/run_7.h5.stop"
-    stop.parent.mkdir()
-    stop.write_text(left)
+    says = {"squeue": "echo RUNNING", "scontrol": 'echo "$@"'}
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "run", "SLURM_JOB_NODELIST": "here", "SLURM_NTASKS": "1"}
     path = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin",
         "PYTHONPATH": str(ROOT),
         "HOME": str(tmp_path),
     }
     small = [
-        "stop.max_rounds=1",
+        "stop.max_rounds=2",
         "sites.num_sites=4",
         "workload.train_samples=100",
         "workload.test_samples=100",
     ]
-    ended = subprocess.run(
-        ["bash", "slurm/requeue.sh", "inputs/smoke.toml", *(word for line in small for word in ("-o", line))],
-        cwd=tmp_path,
-        env={**job, **path, "HPCTRIP_LAUNCHER": str(alone), "VIRTUAL_ENV": ""},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+
+    def run(launcher='exec "$@"'):
+        for name, line in {**says, "launcher": f"shift 2; {launcher}"}.items():
+            (tmp_path / name).write_text(f"#!/bin/bash\n{line}\n")
+            (tmp_path / name).chmod(0o755)
+        lines = [word for line in small for word in ("-o", line)]
+        return subprocess.run(
+            ["bash", "slurm/requeue.sh", "inputs/smoke.toml", *lines],
+            cwd=tmp_path,
+            env={**job, **path, "HPCTRIP_LAUNCHER": "launcher", "VIRTUAL_ENV": ""},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(("left", "goes_on"), [("7\n", True), ("", False)], ids=["its own", "the user's"])
+def test_a_stop_file_that_a_lost_node_left_does_not_end_the_job_that_comes_back(
+    tmp_path, requeue, left, goes_on
+):
+    stop = tmp_path / "results/run_7.h5.stop"
+    stop.parent.mkdir()
+    stop.write_text(left)
+    os.utime(stop, (0, 0))
+    ended = requeue()
     assert (ended.returncode == 0) == goes_on, ended.stderr
+    assert "interrupted" not in ended.stderr
     assert stop.exists() == (not goes_on) and (tmp_path / "results/run_7.h5").exists() == goes_on
+
+
+def test_a_job_that_is_told_to_leave_before_its_ranks_start_makes_a_round_and_comes_back(tmp_path, requeue):
+    """As one is at once whose time limit is no longer than the notice that it asks for."""
+    told = "if [[ $* == *hpctrip* ]]; then kill -USR2 $PPID; until [[ -s results/run_7.h5.stop ]]; do :; done; fi"
+    ended = requeue(f'{told}; exec "$@"')
+    assert ended.returncode == 0, ended.stderr
+    assert "requeue.sh: told to leave " in ended.stdout
+    assert (
+        ended.stdout.count(
+            "asked to stop before the first round: the run ends once it is a round further (stop file"
+        )
+        == 1
+    )
+    assert ended.stderr.startswith("hpctrip: interrupted after round 1: stop file")
+    assert ended.stdout.endswith("requeued, 99 more to come at most\nrequeue 7\n")
+    assert not (tmp_path / "results/run_7.h5.stop").exists()

@@ -33,12 +33,15 @@ _logger = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """The folder to which prepared data are written: `_usual_dir()`, or in a home folder that is read-only, as in some
-    jobs, one of this user in the temporary folder. Raises InputError as `_usual_dir`."""
+    """The folder to which prepared data are written: `_usual_dir()`, or where the home folder is read-only or cannot
+    be, as in some jobs, one of this user in the temporary folder. Raises InputError as `_usual_dir`."""
     usual = _usual_dir()
-    there = next(folder for folder in (usual, *usual.parents) if folder.exists())
-    if os.environ.get("HPCTRIP_CACHE") or os.access(there, os.W_OK):
+    if os.environ.get("HPCTRIP_CACHE"):
         return usual
+    with suppress(OSError):
+        usual.mkdir(parents=True, exist_ok=True)
+        if os.access(usual, os.W_OK):
+            return usual
     return _temporary_dir(usual)
 
 
