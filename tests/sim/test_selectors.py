@@ -105,7 +105,10 @@ def test_goodput_grows_no_faster_than_it_may_and_all_at_once_where_no_signal_is_
 
 
 def test_goodput_gives_a_noisy_cohort_less_where_progress_falls_exponentially(view, past_rounds):
-    sites, keys = view(np.ones(40), np.linspace(5, 60, 40)), {"coverage": 0.0, "growth": 100.0, "measured": False}
+    sites, keys = (
+        view(np.ones(40), np.linspace(5, 60, 40)),
+        {"coverage": 0.0, "growth": 100.0, "measured": False},
+    )
     past = past_rounds((dict.fromkeys(range(3), 1.0), 1.0, 0.0))
 
     def chosen(nu: float, **more: str) -> Decision:
@@ -115,7 +118,9 @@ def test_goodput_gives_a_noisy_cohort_less_where_progress_falls_exponentially(vi
     noise = 1 / inverse.candidates.gain - 1
     np.testing.assert_allclose(steep.candidates.gain, np.exp(-noise), rtol=1e-12)
     assert len(steep.cohort) > len(inverse.cohort)
-    assert len(chosen(1e6, progress="exponential").cohort) == 40  # nothing but everybody, and no 0 among the gains
+    assert (
+        len(chosen(1e6, progress="exponential").cohort) == 40
+    )  # nothing but everybody, and no 0 among the gains
 
 
 def test_goodput_waits_longer_for_a_site_that_has_not_trained_for_long(view, past_rounds):
