@@ -6,12 +6,13 @@ import contextlib
 import io
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,22 +172,42 @@ def tiny_workload(request):
     return TINY_WORKLOADS[request.param]
 
 
+def _in_process(main: Callable[[], int | None], *words: object) -> Ended:
+    """What a program would have done in a process of its own, with these words on its command line."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", [*map(str, words)])
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
+    return Ended(code or 0, out.getvalue(), err.getvalue())
+
+
 @pytest.fixture(scope="session")
 def hpctrip():
     """`hpctrip(*args) -> Ended`: the real command line, in this process."""
 
-    def run(*args: str) -> Ended:
+    def run(*args: object) -> Ended:
         from hpctrip.cli.main import run_command
 
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            patch.setattr(sys, "argv", ["hpctrip", *map(str, args)])
-            code = run_command()
-        return Ended(code, out.getvalue(), err.getvalue())
+        return _in_process(run_command, "hpctrip", *args)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def script():
+    """`script(path, *args) -> Ended`: a Python script, in this process: to import torch anew takes seconds."""
+
+    def run(path: Path, *args: object) -> Ended:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(path.parent)
+            return _in_process(lambda: runpy.run_path(str(path), run_name="__main__") and 0, path, *args)
 
     return run
 
