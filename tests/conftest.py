@@ -33,7 +33,8 @@ TIMEOUT_S = 280
 """Of one launch; a run of these tests takes seconds, but the cores may be busy."""
 
 # No test fails because a machine is busy, nor because of examples that nobody has seen: those are for the long run.
-settings.register_profile("hpctrip", deadline=None, derandomize="HPCTRIP_FUZZ" not in os.environ)
+FUZZ = "HPCTRIP_FUZZ" in os.environ
+settings.register_profile("hpctrip", deadline=None, derandomize=not FUZZ, max_examples=100 if FUZZ else 40)
 settings.load_profile("hpctrip")
 
 
@@ -113,8 +114,8 @@ def tiny(tmp_path_factory):
         """
         name = "tiny"
         sites.num_sites = 10
-        workload.train_samples = 400
-        workload.test_samples = 200
+        workload.train_samples = 200
+        workload.test_samples = 100
         stop.target_accuracy = 1
         stop.max_rounds = 3
         """

@@ -545,17 +545,30 @@ def test_a_signal_at_another_rank_is_named_with_its_host(interruption, undisturb
     assert why == "SIGTERM received by rank 2 on c"
 
 
-@pytest.mark.parametrize(("lines", "code"), [((), 0), (("-o", "interrupt.job_s=0.001"), 85)])
-def test_a_signal_in_the_last_moments_changes_no_exit_code(tiny, tmp_path, lines, code):
-    """Its results are whole by then, and a job script acts on the code."""
-    program = (
-        "import atexit, os, signal, sys; from hpctrip.cli.main import main;"
-        "[atexit.register(os.kill, os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)]; main()"
-    )
-    command = [sys.executable, "-c", program, "run", tiny, *lines, "--out", tmp_path / "run.h5"]
+def test_a_signal_in_the_last_moments_changes_no_exit_code(tiny, tmp_path):
+    """Its results are whole by then, and a job script acts on the code. Two processes, forked after the imports."""
+    program = """
+import atexit, os, signal, sys
+from hpctrip.cli.main import main
+from hpctrip.runner.preload import preload
+preload()
+ends = sys.argv.pop()
+for name, lines in ("finished", []), ("interrupted", ["-o", "interrupt.job_s=0.001"]):
+    if not (child := os.fork()):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            atexit.register(os.kill, os.getpid(), number)
+        sys.argv += [*lines, "--out", f"{ends}/{name}.h5"]
+        main()
+    print("ended", name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+    command = [sys.executable, "-c", program, "run", tiny, tmp_path]
     ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == code, ended
-    assert open_run(tmp_path / "run.h5").status == ("interrupted" if code else "finished")
+    assert {line for line in ended.stdout.splitlines() if line.startswith("ended")} == {
+        "ended finished 0",
+        "ended interrupted 85",
+    }, ended
+    for name in ("finished", "interrupted"):
+        assert open_run(tmp_path / f"{name}.h5").status == name
 
 
 def test_handlers_only_set_a_flag_and_are_put_back():

@@ -462,7 +462,7 @@ def told_idle(row):
 KINDS = [Synchronous(), Quorum(num=1), Buffered(num=1, concurrency=2), Buffered(num=3, concurrency=3)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     data=st.data(),
     kind=st.sampled_from(KINDS),
