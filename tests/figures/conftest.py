@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -65,9 +66,22 @@ def row(number, start_h, end_h, k, accuracy, vote=0, **spent) -> RoundRow:
     )
 
 
-def write_small_run(
-    folder,
-    name,
+WRITTEN: dict[str, bytes] = {}
+"""{arguments of `write_small_run`: the bytes of the file}: tests want many runs, mostly the same."""
+
+
+def write_small_run(folder, name, *given, **more):
+    """Write `name`.h5 into a folder, see `new_small_run`; returns its path."""
+    path, key = Path(folder, f"{name}.h5"), repr((name, given, sorted(more.items())))
+    if key not in WRITTEN:
+        new_small_run(path, *given, **more)
+        WRITTEN[key] = path.read_bytes()
+    path.write_bytes(WRITTEN[key])
+    return str(path)
+
+
+def new_small_run(
+    path,
     policy="powertrip",
     k=(2, 4, 6),
     accuracy=(0.2, 0.3, 0.5),
@@ -84,7 +98,8 @@ def write_small_run(
     synthetic=True,
     spent=None,
 ):
-    """Write `name`.h5 into a folder: rounds of `hours` each with cohorts `k` and accuracies; returns its path."""
+    """Write a file, called like its run: rounds of `hours` each with cohorts `k` and accuracies."""
+    name = path.stem
     miles = np.array([0.0, 100, 500, 1000, 2000, 4000, 8000, 10000])
     bandwidth_bps = 1e9 * np.minimum(1, 1000 / np.maximum(miles, 1))
     distance_m = miles * MILE_M
@@ -131,9 +146,7 @@ def write_small_run(
         "engine": "loop",
         "input_json": json.dumps(merged),
     }
-    path = folder / f"{name}.h5"
     write_run(path, meta, {name: Column(v, "1", name) for name, v in values.items()}, History(tuple(rounds)))
-    return str(path)
 
 
 @pytest.fixture(scope="module")
