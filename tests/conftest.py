@@ -250,6 +250,24 @@ class Launched:
         return open_run(self.folder / f"{name}.h5")
 
 
+TOGETHER = """
+import json, os, sys
+from pathlib import Path
+from hpctrip.cli.main import main
+from hpctrip.runner.preload import preload
+preload()
+children = []
+for number, words in enumerate(json.loads(sys.argv[1])):
+    children.append(os.fork())
+    if not children[-1]:
+        for file, name in (1, "out"), (2, "err"):
+            os.dup2(os.open(Path(__file__).with_name(f"{number}.{name}"), os.O_CREAT | os.O_WRONLY), file)
+        sys.argv = ["hpctrip", *words]
+        main()
+print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+
+
 class Launcher:
     """`launch(n, *args) -> Ended`: `mpirun -n N python -m hpctrip ARGS`; `start` returns at once, as Popen.
 
@@ -315,6 +333,17 @@ class Launcher:
             self.kill(process)
             raise
         return Ended(process.returncode, out, err)
+
+    def together(self, folder: Path, *commands: Sequence) -> list[Ended]:
+        """Command lines of hpctrip that run at the same time, as processes forked after one import."""
+        script = folder / "together.py"
+        script.write_text(TOGETHER)
+        ended = self(0, json.dumps([[*map(str, words)] for words in commands]), script=script)
+        codes = map(int, ended.out.split())
+        return [
+            Ended(code, *((folder / f"{number}.{stream}").read_text() for stream in ("out", "err")))
+            for number, code in enumerate(codes)
+        ]
 
     def commands(
         self,
