@@ -68,8 +68,12 @@ class Ended:
 
 @pytest.fixture(scope="session", autouse=True)
 def machine(for_all_processes):
-    """One thread per process, and a cache of prepared data for this session: glyphs are rendered once."""
+    """One thread per process, a cache of prepared data for this session (glyphs are rendered once), and pictures of a
+    twentieth of the pixels, on which many tests would spend their time."""
+    from hpctrip.figures.common import style
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(style.LOOK, "savefig.dpi", 60)
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("HPCTRIP_CACHE", str(for_all_processes / "cache"))
         yield

@@ -10,18 +10,10 @@ import pytest
 from PIL import Image
 
 from hpctrip.base.units import HOUR_S, MILE_M
-from hpctrip.figures.common import style
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
 from hpctrip.runner.experiment import resolve
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
-
-
-@pytest.fixture(autouse=True)
-def small_pictures(monkeypatch):
-    """A twentieth of the pixels: drawing them is what these tests would spend their time on."""
-    monkeypatch.setitem(style.LOOK, "savefig.dpi", 60)
-
 
 SPENT = {"energy_j": 3.6e6, "compute_energy_j": 3.6e6, "wait_energy_j": 0.0, "comm_energy_j": 0.0}
 """Of a round, where nothing else is said."""
