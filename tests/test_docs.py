@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from PIL import Image
@@ -264,6 +265,7 @@ def test_the_python_of_the_docs_runs(folder, capsys):
     (folder / "docs").symlink_to(ROOT / "docs")
     exec(FILES["start.py"], {})
     assert (folder / "when_to_start.png").exists()
+    plt.close("all")
     assert "held-out accuracy of the global model" in capsys.readouterr().out
 
 

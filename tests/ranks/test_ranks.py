@@ -53,7 +53,7 @@ FEW = 4
 ON_FIVE = {
     "resumed": (*TOP_K, "checkpoint.every_rounds=1", "stop.max_rounds=2"),
     "stacked": STACKED,
-    "nccl": (*SCENARIO, "policy.kind=goodput", "ranks.transport=nccl"),
+    "nccl": (*SCENARIO, "workload.train_samples=400", "policy.kind=goodput", "ranks.transport=nccl"),
     "few sites": FEW_SITES,
     "top-k": (*TOP_K, "ranks.transport=nccl"),
 }
@@ -355,7 +355,9 @@ def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_
 
 
 def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):
-    ended = hpctrip("run", tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
+    ended = hpctrip(
+        "run", tiny, "-o", "train.lr=1e30", "-o", "train.local_steps=2", "--out", tmp_path / "run.h5"
+    )
     assert ended.code == 3 and len(ended.report) == len(ended.err.splitlines()) == 1
     assert "round 1: the training loss is not finite or changes by more than 1.04858e+06" in ended.err
     assert list(tmp_path.iterdir()) == []
