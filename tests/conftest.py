@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -36,6 +37,17 @@ TIMEOUT_S = 280
 FUZZ = "HPCTRIP_FUZZ" in os.environ
 settings.register_profile("hpctrip", deadline=None, derandomize=not FUZZ, max_examples=100 if FUZZ else 40)
 settings.load_profile("hpctrip")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported and collected stays: it is not searched for garbage, neither meanwhile nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def overrides(*lines: str) -> list[str]:

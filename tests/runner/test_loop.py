@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from dataclasses import is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -282,22 +283,23 @@ def test_the_blocks_of_the_loop_engine_make_no_difference(sound, tiny_run):
 # The world
 
 
-@pytest.mark.parametrize(
-    "lines",
+PARTS = [
+    [f"power.kind={kind}" for kind in POWER_MODELS if kind not in ("cluster", "csv")],  # which need files
+    [f"throughput.kind={kind}" for kind in THROUGHPUT_MODELS],
+    [f"partition.kind={kind}" for kind in PARTITIONS if kind != "natural"],
+    [f"sites={{kind='{kind}', num_sites=10}}" for kind in SITES if kind != "csv"],
+    ["network.update_bytes=auto", "network={round_trip=true, aggregator_bandwidth_bps='2 Gbit/s'}"],
     [
-        *(
-            (f"power.kind={kind}",) for kind in POWER_MODELS if kind not in ("cluster", "csv")
-        ),  # which need files
-        *((f"throughput.kind={kind}",) for kind in THROUGHPUT_MODELS),
-        *((f"partition.kind={kind}",) for kind in PARTITIONS if kind != "natural"),
-        *((f"sites={{kind='{kind}', num_sites=10}}",) for kind in SITES if kind != "csv"),
-        ("network.update_bytes=auto",),
-        ("network.round_trip=true", "network.aggregator_bandwidth_bps='2 Gbit/s'"),
-        ("profiler.interval_s='5 min'", "profiler.power_noise=0.1", "profiler.delay_noise=0.1"),
-        ("profiler.smoothing=0.5", "profiler.power_noise=0.1"),
-        ("policy.search=prefix",),
+        "profiler={interval_s='5 min', power_noise=0.1, delay_noise=0.1}",
+        "profiler={smoothing=0.5, power_noise=0.1}",
     ],
-    ids=lambda lines: lines[0],
+    ["policy.search=prefix"],
+]
+"""What may vary in each table; a run has one of each."""
+
+
+@pytest.mark.parametrize(
+    "lines", [[*filter(None, parts)] for parts in zip_longest(*PARTS)], ids=lambda lines: lines[0]
 )
 def test_every_part_of_the_world_runs(lines, sound):
     sound(*lines, "stop.max_rounds=2")
