@@ -177,14 +177,6 @@ def test_a_checkpoint_without_the_columns_of_flights_goes_on_to_the_same_file(tm
     assert_same(resume(tmp_path / "half.h5", rounds=3), run(tmp_path / "whole.h5", rounds=3))
 
 
-def test_a_resumed_fine_tuning_ends_with_the_same_bits(tmp_path, tiny_workloads, tiny, trained, hpctrip):
-    half, llm = tmp_path / "half.h5", tiny_workloads["llm"]
-    lines = (f"-o{line}" for line in (*llm, "stop.max_rounds=1"))
-    ended = hpctrip("run", tiny, *lines, "--out", half)
-    assert ended.code == 0, ended.err
-    assert_same(resume(half, rounds=2), trained(*llm, "stop.max_rounds=2"))
-
-
 def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path, begun):
     out = tmp_path / "run.h5"
     long = begun(out, rounds=3)
