@@ -192,7 +192,7 @@ def reductions(ranks: MpiRanks, repeats: int, num_params: int = 1_690_046) -> di
     }
 
 
-def waiting(ranks: MpiRanks, wait_s: float = 2.0) -> float:
+def waiting(ranks: MpiRanks, wait_s: float) -> float:
     """CPU seconds that rank 0 takes a second while it waits for the hosts."""
     ranks.comm.Barrier()
     if ranks.rank in ranks.hosts:
@@ -207,6 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--wait", type=float, default=2.0, help="seconds for which rank 0 waits")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     ranks = MpiRanks()
@@ -216,7 +217,7 @@ def main() -> None:
         size = arguments.rounds, num_params, plan_bytes
         contenders = ours, bare(comm, *size), transport(ranks, *size)
         times = [[seconds(comm, call) for call in contenders] for _ in range(arguments.turns)]
-    by_kind, share = reductions(ranks, arguments.turns), waiting(ranks)
+    by_kind, share = reductions(ranks, arguments.turns), waiting(ranks, arguments.wait)
     if not ranks.is_aggregator:
         return
     ours_ms, bare_ms, transport_ms = (

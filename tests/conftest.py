@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,8 +34,20 @@ TIMEOUT_S = 280
 """Of one launch; a run of these tests takes seconds, but the cores may be busy."""
 
 # No test fails because a machine is busy, nor because of examples that nobody has seen: those are for the long run.
-settings.register_profile("hpctrip", deadline=None, derandomize="HPCTRIP_FUZZ" not in os.environ)
+FUZZ = "HPCTRIP_FUZZ" in os.environ
+settings.register_profile("hpctrip", deadline=None, derandomize=not FUZZ, max_examples=100 if FUZZ else 40)
 settings.load_profile("hpctrip")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported and collected stays: it is not searched for garbage, neither meanwhile nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def overrides(*lines: str) -> list[str]:
@@ -66,8 +80,12 @@ class Ended:
 
 @pytest.fixture(scope="session", autouse=True)
 def machine(for_all_processes):
-    """One thread per process, and a cache of prepared data for this session: glyphs are rendered once."""
+    """One thread per process, a cache of prepared data for this session (glyphs are rendered once), and pictures of a
+    twentieth of the pixels, on which many tests would spend their time."""
+    from hpctrip.figures.common import style
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(style.LOOK, "savefig.dpi", 60)
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("HPCTRIP_CACHE", str(for_all_processes / "cache"))
         yield
@@ -112,8 +130,8 @@ def tiny(tmp_path_factory):
         """
         name = "tiny"
         sites.num_sites = 10
-        workload.train_samples = 400
-        workload.test_samples = 200
+        workload.train_samples = 200
+        workload.test_samples = 100
         stop.target_accuracy = 1
         stop.max_rounds = 3
         """
@@ -171,22 +189,42 @@ def tiny_workload(request):
     return TINY_WORKLOADS[request.param]
 
 
+def _in_process(main: Callable[[], int | None], *words: object) -> Ended:
+    """What a program would have done in a process of its own, with these words on its command line."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", [*map(str, words)])
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
+    return Ended(code or 0, out.getvalue(), err.getvalue())
+
+
 @pytest.fixture(scope="session")
 def hpctrip():
     """`hpctrip(*args) -> Ended`: the real command line, in this process."""
 
-    def run(*args: str) -> Ended:
+    def run(*args: object) -> Ended:
         from hpctrip.cli.main import run_command
 
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            patch.setattr(sys, "argv", ["hpctrip", *map(str, args)])
-            code = run_command()
-        return Ended(code, out.getvalue(), err.getvalue())
+        return _in_process(run_command, "hpctrip", *args)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def script():
+    """`script(path, *args) -> Ended`: a Python script, in this process: to import torch anew takes seconds."""
+
+    def run(path: Path, *args: object) -> Ended:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(path.parent)
+            return _in_process(lambda: runpy.run_path(str(path), run_name="__main__") and 0, path, *args)
 
     return run
 
@@ -226,6 +264,24 @@ class Launched:
         from hpctrip.record.reader import open_run
 
         return open_run(self.folder / f"{name}.h5")
+
+
+TOGETHER = """
+import json, os, sys
+from pathlib import Path
+from hpctrip.cli.main import main
+from hpctrip.runner.preload import preload
+preload()
+children = []
+for number, words in enumerate(json.loads(sys.argv[1])):
+    children.append(os.fork())
+    if not children[-1]:
+        for file, name in (1, "out"), (2, "err"):
+            os.dup2(os.open(Path(__file__).with_name(f"{number}.{name}"), os.O_CREAT | os.O_WRONLY), file)
+        sys.argv = ["hpctrip", *words]
+        main()
+print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
 
 
 class Launcher:
@@ -293,6 +349,17 @@ class Launcher:
             self.kill(process)
             raise
         return Ended(process.returncode, out, err)
+
+    def together(self, folder: Path, *commands: Sequence) -> list[Ended]:
+        """Command lines of hpctrip that run at the same time, as processes forked after one import."""
+        script = folder / "together.py"
+        script.write_text(TOGETHER)
+        ended = self(0, json.dumps([[*map(str, words)] for words in commands]), script=script)
+        codes = map(int, ended.out.split())
+        return [
+            Ended(code, *((folder / f"{number}.{stream}").read_text() for stream in ("out", "err")))
+            for number, code in enumerate(codes)
+        ]
 
     def commands(
         self,

@@ -3,9 +3,11 @@
 import json
 import re
 import runpy
+import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -15,33 +17,53 @@ from hpctrip.studies.file import parse_range
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-def test_selection_times_every_policy(launch):
-    ended = launch(0, "--repeats", 1, "--share", 0.001, script=BENCHMARKS / "selection.py")
+def test_selection_times_every_policy(script):
+    ended = script(BENCHMARKS / "selection.py", "--repeats", 1, "--share", 0.001)
     assert ended.code == 0, ended.err
     assert len(re.findall(r"^ +100(?:000)?  (?:uniform|trace) ", ended.out, re.MULTILINE)) == 48
 
 
-@pytest.mark.mpi
-def test_exchange_runs_the_programs_own_loop(launch):
-    ended = launch(2, "--rounds", 2, "--turns", 1, script=BENCHMARKS / "exchange.py")
-    assert ended.code == 0, ended.err
-    assert "a round of the program, nothing trained" in ended.out
-
-
-@pytest.mark.mpi
-def test_start_measures_every_command(launch):
-    ended = launch(0, "--turns", 1, "--ranks", "2", script=BENCHMARKS / "start.py")
-    assert ended.code == 0, ended.err
-    assert len(re.findall(r" [\d.]+ s$", ended.out, re.MULTILINE)) == 5
+ON_RANKS = [
+    [str(BENCHMARKS / "exchange.py"), "--rounds", "2", "--turns", "1", "--wait", "0.1"],
+    [str(BENCHMARKS / "large_models.py"), "0.01", "--rounds", "2"],
+]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.mpi
-def test_large_models_watches_the_rounds_of_every_rank(launch):
-    ended = launch(2, 0.01, "--rounds", 2, script=BENCHMARKS / "large_models.py")
+def test_the_programs_own_loop_is_measured_and_the_rounds_of_every_rank_are_watched(launch, tmp_path):
+    """In one launch: the ranks import torch once."""
+    both = tmp_path / "both.py"
+    both.write_text(
+        f"import runpy, sys\nfor sys.argv in {ON_RANKS}:\n    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    ended = launch(2, script=both)
     assert ended.code == 0, ended.err
+    assert "a round of the program, nothing trained" in ended.out
     rows = re.findall(r"^ +0\.01 M fedavg   rank \d +round +[\d.]+ s ", ended.out, re.MULTILINE)
     assert len(rows) == 2, ended.out
+
+
+def test_start_measures_every_command(script, hpctrip, monkeypatch):
+    """The commands themselves run in this process: all are understood and end well."""
+    begun, subprocess_run = [], subprocess.run
+
+    def run(words, **options):
+        if "hpctrip" not in words:
+            return subprocess_run(words, **options)
+        begun.append(words)
+        monkeypatch.chdir(options["cwd"])
+        return SimpleNamespace(returncode=hpctrip(*words[words.index("hpctrip") + 1 :]).code, stderr="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    ended = script(BENCHMARKS / "start.py", "--turns", 1, "--ranks", "2")
+    assert ended.code == 0, ended.err
+    assert len(re.findall(r" [\d.]+ s$", ended.out, re.MULTILINE)) == len(begun) == 5
+    assert begun[-1] == ["mpirun", "-n", "2", *begun[-2]] and begun[-2][:3] == [
+        sys.executable,
+        "-m",
+        "hpctrip",
+    ]
 
 
 def test_emulated_links_are_set_beside_the_formula(launch):
@@ -62,29 +84,29 @@ def test_links_are_not_emulated_without_the_tools(launch):
     assert re.fullmatch("links: skipped: needs (ip and tc .iproute2.|root on Linux)\n", ended.out)
 
 
-def test_metering_is_set_against_a_round(launch, tiny):
-    ended = launch(0, tiny, "--rounds", 2, "--laps", 10, script=BENCHMARKS / "metering.py")
+def test_metering_is_set_against_a_round(script, tiny):
+    ended = script(BENCHMARKS / "metering.py", tiny, "--rounds", 2, "--laps", 10)
     assert ended.code == 0, ended.err
     assert re.search(r"^metering: [\d.]+% of a round$", ended.out, re.MULTILINE), ended.out
 
 
-def test_engines_train_the_same_models(launch):
+def test_engines_train_the_same_models(script):
     arguments = ("--model", "W1s", "--sites", 1, "--samples", 20, "--repeats", 1)
-    ended = launch(0, *arguments, script=BENCHMARKS / "engines.py")
+    ended = script(BENCHMARKS / "engines.py", *arguments)
     assert ended.code == 0, ended.err
 
 
-def test_cluster_counts_its_events(launch):
-    ended = launch(0, "--jobs", 3, script=BENCHMARKS / "cluster.py")
+def test_cluster_counts_its_events(script):
+    ended = script(BENCHMARKS / "cluster.py", "--jobs", 3)
     assert ended.code == 0, ended.err
     assert re.search(r"^ +3 +16  powerflow +\d+ ", ended.out, re.MULTILINE)
 
 
 JOBS = ("-o", "jobs.num_jobs=4", "-o", "jobs.longest_s=900", "-o", "jobs.span_s=900")
-CLUSTER = "inputs/cluster/powerflow.toml"
+CLUSTER = BENCHMARKS.with_name("inputs") / "cluster/powerflow.toml"
 
 
-def test_the_claim_is_a_table_of_ratios_at_equal_energy_that_goes_on(launch, tmp_path):
+def test_the_claim_is_a_table_of_ratios_at_equal_energy_that_goes_on(script, tmp_path):
     out = tmp_path / "claim.csv"
     for baselines in (["fifo"], ["fifo", "fifo+backfill"]):
         only = (
@@ -99,7 +121,7 @@ def test_the_claim_is_a_table_of_ratios_at_equal_energy_that_goes_on(launch, tmp
             "--out",
             out,
         )
-        ended = launch(0, CLUSTER, *JOBS, *only, script=BENCHMARKS / "cluster_claim.py")
+        ended = script(BENCHMARKS / "cluster_claim.py", CLUSTER, *JOBS, *only)
         assert ended.code == 0, ended.err
         assert re.findall(r"^ +1  off\+hosts +(\S+) ", ended.out, re.MULTILINE) == baselines[-1:]
     table = pd.read_csv(out)
@@ -108,10 +130,10 @@ def test_the_claim_is_a_table_of_ratios_at_equal_energy_that_goes_on(launch, tmp
     assert (table["powerflow_kwh"] <= table["kwh"]).all()
 
 
-def test_the_front_has_a_row_for_each_setting(launch, tmp_path):
+def test_the_front_has_a_row_for_each_setting(script, tmp_path):
     out = tmp_path / "front.csv"
     limited = ("-o", "budget.kind=power", "-o", "budget.watts=4000", "--budget", "4 kW")
-    ended = launch(0, CLUSTER, *JOBS, *limited, "--out", out, script=BENCHMARKS / "cluster_front.py")
+    ended = script(BENCHMARKS / "cluster_front.py", CLUSTER, *JOBS, *limited, "--out", out)
     assert ended.code == 0, ended.err
     table = pd.read_csv(out)
     counts = table.groupby("scheduler").size().to_dict()

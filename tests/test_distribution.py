@@ -1,6 +1,7 @@
 """What is handed out: the wheel holds scenarios and batch scripts, the source distribution all that its tests need."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -69,20 +70,53 @@ def wheel(source, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def python(wheel, tmp_path_factory):
-    """`python(*arguments, cwd=)`: the interpreter that knows the wheel, installed outside the checkout."""
+def site_packages(wheel, tmp_path_factory):
+    """Where the wheel is installed, outside the checkout."""
     target = tmp_path_factory.mktemp("site-packages")
     install = ["--no-deps", "--no-index", "--quiet", "--target", target, wheel]
     run("-m", "pip", "install", *install, cwd=target)
     where = "import hpctrip; print(hpctrip.__file__)"
     assert run("-c", where, cwd=target, PYTHONPATH=target).startswith(str(target))
-    return lambda *arguments, cwd: run(*arguments, cwd=cwd, PYTHONPATH=target)
+    return target
 
 
 @pytest.fixture(scope="module")
-def installed(python):
-    """`installed(*arguments, cwd=)`: the command line of the wheel."""
-    return lambda *arguments, cwd: python("-m", "hpctrip", *arguments, cwd=cwd)
+def python(site_packages):
+    """`python(*arguments, cwd=)`: the interpreter that knows the wheel."""
+    return lambda *arguments, cwd: run(*arguments, cwd=cwd, PYTHONPATH=site_packages)
+
+
+COMMANDS = """
+import contextlib, io, json, os, sys
+from hpctrip.cli.main import run_command
+for line in sys.stdin:
+    folder, words = json.loads(line)
+    os.chdir(folder)
+    sys.argv, out = ["hpctrip", *words], io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = run_command()
+    print(json.dumps([code, out.getvalue()]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(site_packages):
+    """`installed(*arguments, cwd=)`: the command line of the wheel, whose commands one process runs."""
+    command = [sys.executable, "-c", COMMANDS]
+    environment = {**os.environ, "PYTHONPATH": str(site_packages)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=site_packages
+    ) as process:
+
+        def run_installed(*arguments, cwd):
+            print(json.dumps([str(cwd), arguments]), file=process.stdin, flush=True)
+            code, out = json.loads(process.stdout.readline())
+            assert code == 0, out
+            return out
+
+        yield run_installed
+        process.stdin.close()
 
 
 def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
@@ -128,10 +162,11 @@ def test_a_release_has_one_version_and_a_small_wheel(wheel):
 
 @pytest.mark.parametrize("repository", ["", "https://host/owner/hpctrip"])
 def test_the_page_on_pypi_has_no_link_to_a_file_beside_it(source, tmp_path, repository):
-    made = built("wheel", source, tmp_path, HPCTRIP_REPOSITORY=repository)
-    with ZipFile(made) as wheel:
-        (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
-        page = wheel.read(name).decode()
+    script = (
+        "import sys, setuptools.build_meta as backend; backend.prepare_metadata_for_build_wheel(sys.argv[1])"
+    )
+    run("-c", script, tmp_path, cwd=source, HPCTRIP_REPOSITORY=repository)
+    (page,) = (path.read_text() for path in tmp_path.glob("*.dist-info/METADATA"))
     addresses = re.findall(r"\]\((.*?)\)", page)
     assert addresses and all(address.startswith("https://") for address in addresses)
     picture = f"({repository}/raw/v{hpctrip.__version__}/docs/images/first.png)"

@@ -48,12 +48,12 @@ def test_a_run_gives_frames_attributes_and_the_values_in_force(run):
     assert len(run.sites) == 6 and np.isfinite(run.rounds["clock_s"]).all()
 
 
-def test_it_is_the_run_of_the_command_line(run, tmp_path):
+def test_it_is_the_run_of_the_command_line(run, tmp_path, request):
     path = tmp_path / "same.h5"
     lines = [word for key, value in SMALL.items() for word in ("-o", f"{key}={value}")]
-    subprocess.run(
-        [sys.executable, "-m", "hpctrip", *lines, "--out", str(path)], check=True, capture_output=True
-    )
+    assert (
+        request.getfixturevalue("hpctrip")(*lines, "--out", path).code == 0
+    )  # `hpctrip` is the library here
     assert diff(run, hpctrip.open(path)) == []
 
 

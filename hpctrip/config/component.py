@@ -196,7 +196,7 @@ def walk(component: Component, prefix: str = "") -> Iterator[tuple[str, FieldInf
     for name, field in type(component).model_fields.items():
         value, key = getattr(component, name), prefix + name
         yield key, field, value
-        named = value if isinstance(owner_of(field), NamedTables) else {}
+        named = value if isinstance(value, dict) and isinstance(owner_of(field), NamedTables) else {}
         tables = {key: value} | {f"{key}.{own}": table for own, table in named.items()}
         for place, table in tables.items():
             if isinstance(table, Component):

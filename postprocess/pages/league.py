@@ -44,7 +44,7 @@ ByPolicy = dict[str, Times]
 def by_scenario(results: Path, study: str) -> dict[str, ByPolicy]:
     """{scenario: {policy: its times}} of a kept ledger."""
     scenarios: dict[str, ByPolicy] = {}
-    for label, runs in read_kept(results / "league")[study].items():
+    for label, runs in read_kept(results / "league", study)[study].items():
         scenario, _, policy = label.partition(", ")
         scenarios.setdefault(scenario, {})[_name(policy)] = times_of(runs, runs[0].meta["target_accuracy"])
     return scenarios

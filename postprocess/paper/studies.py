@@ -93,11 +93,11 @@ def read_study(folder: Path) -> Study:
     return Study(folder, table, finished)
 
 
-def read_kept(folder: Path) -> dict[str, dict[str, list[Run]]]:
-    """{study: {variant: its finished runs}} of the ledgers NAME.csv with curves NAME_curves.csv in a folder. Sites are
-    known where NAME_sites.csv has those of a run."""
+def read_kept(folder: Path, study: str = "*") -> dict[str, dict[str, list[Run]]]:
+    """{study: {variant: its finished runs}} of the ledgers NAME.csv with curves NAME_curves.csv in a folder, or of the
+    one that is named. Sites are known where NAME_sites.csv has those of a run."""
     evidence = {}
-    for curves in sorted(folder.glob("*_curves.csv")):
+    for curves in sorted(folder.glob(f"{study}_curves.csv")):
         name = curves.name.removesuffix("_curves.csv")
         table = read_table(folder / f"{name}.csv")
         finished = _finished(table, read_table(curves), "run", "target_accuracy", "clock_s")
@@ -116,7 +116,8 @@ def read_kept(folder: Path) -> dict[str, dict[str, list[Run]]]:
 def _finished(table: Table, curves: Table, label: str, target: str, time: str) -> dict[int, Run]:
     """{row: run} of the finished runs of a table, the names of whose columns are given, with their curves. Rows that
     earlier rules made are left out."""
-    curve, curve_identities = curve_of(curves), np.array(curves.column("identity"))
+    curve = curve_of(curves)
+    curve_of_run = dict(iter(curve.groupby(np.array(curves.column("identity")))))
     targets, times_s = (table.numbers(name, may_lack=True) for name in (target, time))
     seeds, finished = table.integers("seed"), {}
     versions = table.columns.get("identity_version", [str(VERSION)] * len(seeds))
@@ -131,6 +132,6 @@ def _finished(table: Table, curves: Table, label: str, target: str, time: str) -
                 "synthetic_data": "data" in synthetic,
                 "synthetic_power": "power" in synthetic,
             }
-            own = curve[curve_identities == table.columns["identity"][row]].reset_index(drop=True)
+            own = curve_of_run.get(table.columns["identity"][row], curve[:0]).reset_index(drop=True)
             finished[row] = run_of_curve(Path(table.place), meta, own, {})
     return finished

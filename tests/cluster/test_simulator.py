@@ -88,7 +88,7 @@ def test_no_gpu_is_assigned_twice_and_no_work_is_lost(kind):
 
 
 @given(scenarios(), st.integers(0, 6000))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_a_limit_of_power_is_never_passed(cluster_scenario, watts):
     cluster_scenario = limited(cluster_scenario, kind="power", watts=float(watts))
     result = checked_run(cluster_scenario.simulator())
@@ -99,7 +99,7 @@ def test_a_limit_of_power_is_never_passed(cluster_scenario, watts):
 
 
 @given(scenarios(), st.floats(0.1, 30.0), st.sampled_from([3600.0, 36_000.0]))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_a_budget_of_energy_is_never_passed(cluster_scenario, kwh, period_s):
     budget = {"kind": "energy", "kwh": kwh, "period_s": period_s}
     result = checked_run(limited(cluster_scenario, **budget).simulator())

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,18 +10,10 @@ import pytest
 from PIL import Image
 
 from hpctrip.base.units import HOUR_S, MILE_M
-from hpctrip.figures.common import style
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
 from hpctrip.runner.experiment import resolve
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
-
-
-@pytest.fixture(autouse=True)
-def small_pictures(monkeypatch):
-    """A twentieth of the pixels: drawing them is what these tests would spend their time on."""
-    monkeypatch.setitem(style.LOOK, "savefig.dpi", 60)
-
 
 SPENT = {"energy_j": 3.6e6, "compute_energy_j": 3.6e6, "wait_energy_j": 0.0, "comm_energy_j": 0.0}
 """Of a round, where nothing else is said."""
@@ -65,9 +58,22 @@ def row(number, start_h, end_h, k, accuracy, vote=0, **spent) -> RoundRow:
     )
 
 
-def write_small_run(
-    folder,
-    name,
+WRITTEN: dict[str, bytes] = {}
+"""{arguments of `write_small_run`: the bytes of the file}: tests want many runs, mostly the same."""
+
+
+def write_small_run(folder, name, *given, **more):
+    """Write `name`.h5 into a folder, see `new_small_run`; returns its path."""
+    path, key = Path(folder, f"{name}.h5"), repr((name, given, sorted(more.items())))
+    if key not in WRITTEN:
+        new_small_run(path, *given, **more)
+        WRITTEN[key] = path.read_bytes()
+    path.write_bytes(WRITTEN[key])
+    return str(path)
+
+
+def new_small_run(
+    path,
     policy="powertrip",
     k=(2, 4, 6),
     accuracy=(0.2, 0.3, 0.5),
@@ -84,7 +90,8 @@ def write_small_run(
     synthetic=True,
     spent=None,
 ):
-    """Write `name`.h5 into a folder: rounds of `hours` each with cohorts `k` and accuracies; returns its path."""
+    """Write a file, called like its run: rounds of `hours` each with cohorts `k` and accuracies."""
+    name = path.stem
     miles = np.array([0.0, 100, 500, 1000, 2000, 4000, 8000, 10000])
     bandwidth_bps = 1e9 * np.minimum(1, 1000 / np.maximum(miles, 1))
     distance_m = miles * MILE_M
@@ -131,9 +138,7 @@ def write_small_run(
         "engine": "loop",
         "input_json": json.dumps(merged),
     }
-    path = folder / f"{name}.h5"
     write_run(path, meta, {name: Column(v, "1", name) for name, v in values.items()}, History(tuple(rounds)))
-    return str(path)
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,8 @@ def test_scenarios_of_one_name_are_told_apart_from_the_others(scenarios):
     "goodput", [(0.2, 0.9), (0.97, 1.96), (0.95, 2.04), (0.52, 3.8), (0.002, 5), (1e-3, 1e3), (1, 2)]
 )
 def test_the_axis_of_ratios_has_numbers_that_can_be_read(scenarios, goodput):
-    drawing = league.plot(open_runs(list(scenarios({("powertrip", 0): (1, 2), ("goodput", 0): goodput}))))
+    runs = scenarios({("powertrip", 0): (1, 2), ("goodput", 0): goodput})
+    drawing = league.plot(open_runs([path for path in runs if path.endswith("-0.h5")]))  # one seed
     drawing.picture.canvas.draw()
     (axes,) = drawing.picture.axes
     low, high = axes.get_xlim()

@@ -20,6 +20,7 @@ from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.llm import PARTS, Decoder, Llm, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 ADAPTERS = 3 * (4 * 8 * (96 + 96) + 3 * 8 * (96 + 256))
@@ -355,6 +356,16 @@ def test_the_libraries_load_the_exported_folder_and_find_the_accuracy_of_the_run
         for m in (loaded, untrained)
     )
     assert accuracy == pytest.approx(open_run(run).rounds["accuracy"].iloc[-1]) != pytest.approx(before)
+
+
+def test_a_resumed_fine_tuning_ends_with_the_same_bits(tmp_path, tiny_workloads, tiny, trained, hpctrip):
+    half, llm = tmp_path / "half.h5", tiny_workloads["llm"]
+    lines = (f"-o{line}" for line in (*llm, "stop.max_rounds=1"))
+    assert hpctrip("run", tiny, *lines, "--out", half).code == 0
+    assert hpctrip("resume", half, "-o", "stop.max_rounds=2").code == 0
+    resumed, whole = open_run(half), trained(*llm, "stop.max_rounds=2")
+    assert verify(resumed) == [] and diff(resumed, whole) == []
+    assert resumed.meta["stop_reason"] == whole.meta["stop_reason"]
 
 
 def test_other_models_have_no_folder(hpctrip, tiny, tmp_path):

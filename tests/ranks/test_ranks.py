@@ -31,6 +31,7 @@ SCENARIO = (
     "stop.max_rounds=3",
 )
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
+GOODPUT = (*SCENARIO, "workload.train_samples=400", "policy.kind=goodput")
 ADAPTIVE = (*SCENARIO, "policy.kind=goodput", "policy.local_work=adaptive")
 LANES = (*SCENARIO, "engine={name = 'stacked', lanes = 4}", "policy.kind=all", "stop.max_rounds=2")
 TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
@@ -53,7 +54,7 @@ FEW = 4
 ON_FIVE = {
     "resumed": (*TOP_K, "checkpoint.every_rounds=1", "stop.max_rounds=2"),
     "stacked": STACKED,
-    "nccl": (*SCENARIO, "policy.kind=goodput", "ranks.transport=nccl"),
+    "nccl": (*GOODPUT, "ranks.transport=nccl"),
     "few sites": FEW_SITES,
     "top-k": (*TOP_K, "ranks.transport=nccl"),
 }
@@ -216,7 +217,7 @@ def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
     [
         ("stacked", STACKED, 5, "mpi"),
         # over gloo, which exercises every line but the backend's own on machines without GPUs
-        ("nccl", (*SCENARIO, "policy.kind=goodput"), 5, "nccl"),
+        ("nccl", GOODPUT, 5, "nccl"),
         # hosts without a block
         ("few sites", FEW_SITES, 5, "mpi"),
         # residuals are kept at their hosts, and move with their sites where two ranks resume what five have begun
@@ -355,7 +356,9 @@ def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_
 
 
 def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):
-    ended = hpctrip("run", tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
+    ended = hpctrip(
+        "run", tiny, "-o", "train.lr=1e30", "-o", "train.local_steps=2", "--out", tmp_path / "run.h5"
+    )
     assert ended.code == 3 and len(ended.report) == len(ended.err.splitlines()) == 1
     assert "round 1: the training loss is not finite or changes by more than 1.04858e+06" in ended.err
     assert list(tmp_path.iterdir()) == []

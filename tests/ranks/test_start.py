@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from processes import check_nothing_runs, processes_of
 
 from hpctrip import __main__
+from hpctrip.ranks import start
 from hpctrip.ranks.start import VARIABLE
 from hpctrip.ranks.watchdog.guardian import LIMIT
 
@@ -19,7 +20,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="shared starts are for Linux"),
 ]
 ROOT = Path(__file__).parents[2]
-SHARED, ALONE = {VARIABLE: "1"}, {VARIABLE: "0"}
 TELLS = """
 import os
 from pathlib import Path
@@ -32,14 +32,14 @@ FOREVER = ("-o", "stop.max_rounds=100000", "-o", "workload.test_samples=10")
 
 @pytest.fixture
 def facts(launch, tiny, tmp_path):
-    """`facts(env, flags) -> ({rank: what a plug-in finds there}, number of processes that have imported torch)`."""
+    """`facts(flags) -> ({rank: what a plug-in finds there}, number of processes that have imported torch)`."""
 
-    def run(env=SHARED, flags=()):
+    def run(flags=()):
         folder = tmp_path / f"facts{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         plugin = folder / "plugin.py"
         plugin.write_text(TELLS)
-        env = {**env, "FACTS": str(folder), "PYTHONPROFILEIMPORTTIME": "1"}
+        env = {VARIABLE: "1", "FACTS": str(folder), "PYTHONPROFILEIMPORTTIME": "1"}
         ended = launch(
             3, tiny, "--plugin", plugin, "--out", folder / "run.h5", "--overwrite", env=env, flags=flags
         )
@@ -59,12 +59,26 @@ def wrapper(tmp_path, *lines):
     return [str(file)]
 
 
-def test_the_ranks_of_a_machine_import_torch_once(facts):
-    shared, imports = facts(SHARED)
+@pytest.mark.skipif(os.cpu_count() < 2, reason="one processor")
+def test_the_ranks_of_a_machine_import_torch_once_and_have_the_processors_that_the_launcher_gave_them(
+    facts, tmp_path
+):
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    own = wrapper(tmp_path, f"if [ $rank = 1 ]; then taskset -cp {first} $$; else taskset -cp {last} $$; fi")
+    shared, imports = facts(own)
     assert imports == 1 and len({parent for parent, *_ in shared.values()}) == 1
-    alone, imports = facts(ALONE)
-    assert imports == 3
-    assert [rank[1:] for _, rank in sorted(shared.items())] == [rank[1:] for _, rank in sorted(alone.items())]
+    given = {rank: processors for rank, (_, processors, _) in shared.items()}
+    assert given == {0: [last], 1: [first], 2: [last]}
+
+
+@pytest.mark.parametrize(("value", "shares"), [("1", True), ("0", False)])
+def test_asked_to_each_rank_imports_for_itself(value, shares, monkeypatch):
+    monkeypatch.setenv(VARIABLE, value)
+    monkeypatch.setattr(start, "_local_job", lambda: ("job", 0))
+    monkeypatch.setattr(start, "Guardian", MagicMock())
+    monkeypatch.setattr(start, "_serve", serve := Mock(return_value=True))
+    start.share_start(prepare := Mock())
+    assert serve.called == shares and not prepare.called
 
 
 @pytest.mark.parametrize(
@@ -78,21 +92,8 @@ def test_commands_that_run_on_ranks_share_the_start(words, shares, monkeypatch):
     assert share.called == shares
 
 
-@pytest.mark.skipif(os.cpu_count() < 2, reason="one processor")
-def test_each_rank_has_the_processors_that_the_launcher_gave_it(facts, tmp_path):
-    first, *_, last = sorted(os.sched_getaffinity(0))
-    own = wrapper(tmp_path, f"if [ $rank = 1 ]; then taskset -cp {first} $$; else taskset -cp {last} $$; fi")
-    shared, imports = facts(SHARED, own)
-    assert imports == 1
-    assert {rank: processors for rank, (_, processors, _) in shared.items()} == {
-        0: [last],
-        1: [first],
-        2: [last],
-    }
-
-
 def test_a_rank_whose_environment_differs_imports_for_itself(facts, tmp_path):
-    shared, imports = facts(SHARED, wrapper(tmp_path, "export OWN=$(($rank / 2))"))
+    shared, imports = facts(wrapper(tmp_path, "export OWN=$(($rank / 2))"))
     assert imports == 2
     assert [own for _, (_, _, own) in sorted(shared.items())] == ["0", "0", "1"]
 
@@ -132,9 +133,10 @@ def broken_once(folder, fault):
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
 
 
-@pytest.mark.parametrize("fault", ["os.kill(os.getpid(), signal.SIGKILL)", "raise ImportError('no torch')"])
-def test_ranks_import_for_themselves_where_the_server_dies_before_it_forks(launch, tiny, tmp_path, fault):
-    ended = launch(2, tiny, "--out", tmp_path / "run.h5", env=broken_once(tmp_path, fault))
+def test_ranks_import_for_themselves_where_the_server_dies_before_it_forks(launch, tiny, tmp_path):
+    """With an error of its own, of which nothing is seen; killed, it would be silent anyway."""
+    broken = broken_once(tmp_path, "raise ImportError('no torch')")
+    ended = launch(2, tiny, "--out", tmp_path / "run.h5", env=broken)
     assert ended.code == 0 and ended.err == ""
 
 

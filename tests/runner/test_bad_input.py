@@ -102,7 +102,7 @@ VALUES = [
     ([*STREAMING, "timing.compute=measured"], ["timing.compute = 'measured'", "before it is run"]),
     ([*STREAMING, 'accounts.site_max_energy="1 kWh"'], ["accounts", "has spent its budget", "site_max_*"]),
     ([*STREAMING, "engine.name=stacked"], ['engine.name = "stacked"', "sites keep models of their own"]),
-    (["partition.samples_per_site=41"], ["partition.samples_per_site", "410", "400", "at most 40"]),
+    (["partition.samples_per_site=21"], ["partition.samples_per_site", "210", "200", "at most 20"]),
     (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
     (
         ["power.kind=constant", "power.fraction=0.5", "throughput.kind=gpus", "throughput.num_gpus=1"],

@@ -35,6 +35,7 @@ def lines(tmp_path_factory):
         "faults={deadline_s='10 min', mtbf_s='20 min', mttr_s='5 min', late_fraction=0.2}",
         "timing.seconds_per_sample=3",
         "accounts.site_max_energy='2 MJ'",
+        "workload.train_samples=400",
         ROUNDS,
     )
 

@@ -122,8 +122,14 @@ def plain(host, rows, momentum, fraction):
     return params
 
 
-@pytest.mark.parametrize(("momentum", "fraction"), [(0.0, 1.0), (0.9, 1.0), (0.0, 0.3)])
-@pytest.mark.parametrize("kind", [(*DELAYED, FADING), (*AS_THEY_COME, FADING), QUORUM, BUFFERED])
+@pytest.mark.parametrize(
+    ("kind", "momentum", "fraction"),
+    [
+        ((*DELAYED, FADING), 0.0, 1.0),
+        *((kind, 0.9, 0.3) for kind in ((*DELAYED, FADING), (*AS_THEY_COME, FADING), QUORUM, BUFFERED)),
+    ],
+    ids=["plain", "delayed by one", "as they come", "quorum", "buffered"],
+)
 def test_late_updates_move_the_model_as_in_plain_torch(trained, kind, momentum, fraction):
     compression = () if fraction == 1 else (f"compression={{kind='top-k', fraction={fraction}}}",)
     run = trained(*kind, f"server.momentum={momentum}", *compression)

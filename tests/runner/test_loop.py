@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from dataclasses import is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -43,6 +44,7 @@ GOLDEN = Path(__file__).with_name("golden") / "tiny_powertrip.txt"
 TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
 UPDATE = "HPCTRIP_UPDATE_GOLDEN"
 FIXED = ("policy.kind=goodput", "power.kind=constant")
+FULL = ("workload.train_samples=400", "workload.test_samples=200")
 ADAPTIVE = (*FIXED, "policy.local_work=adaptive")
 MOST_RECORDS, MOST_FILES = 16, 21
 STARTS = re.compile(r".*/hpctrip/((cli|runner|ranks|record)/.*\.py)")
@@ -84,7 +86,7 @@ def curve(run):
 def test_the_curve_is_the_golden_one(trained):
     """Clock and cohorts to nine digits. The model may differ in the last bit between CPUs and versions of torch, fonts
     between versions of Pillow, so a few of 200 samples may fall on the other side."""
-    actual = curve(trained("stop.max_rounds=8", "train.lr=0.05", "train.local_epochs=3"))
+    actual = curve(trained(*FULL, "stop.max_rounds=8", "train.lr=0.05", "train.local_epochs=3"))
     if os.environ.get(UPDATE):
         head = (
             f"# tests/runner/test_loop.py, written with {UPDATE}=1\n# round clock_s k correct/seen cohort\n"
@@ -113,7 +115,7 @@ def test_the_file_says_how_it_was_made(tiny_run):
     assert meta.items() >= made_by.items()
     assert meta["synthetic_data"] and meta["synthetic_power"] and "synthetic" in meta["data_source"]
     assert meta["update_bytes"] == 1.5e9 and meta["num_params"] > 100_000
-    assert tiny_run.sites["num_samples"].sum() == 400
+    assert tiny_run.sites["num_samples"].sum() == 200
 
 
 def test_a_round_passes_through_few_kinds_of_records_and_its_start_through_few_files(trained):
@@ -171,29 +173,31 @@ def test_the_last_round_is_written_with_the_end_of_the_run(num_rounds, num_write
 
 def test_evaluation_every_second_round_includes_the_last_one(sound, tiny_run):
     run = sound("evaluate.every_rounds=2")
-    assert run.rounds["eval_seen"].tolist() == [0, 200, 200]
+    assert run.rounds["eval_seen"].tolist() == [0, 100, 100]
     assert run.rounds["accuracy"].isna().tolist() == [True, False, False]
     assert run.meta["params_digest"] == tiny_run.meta["params_digest"]  # looking changes nothing
 
 
 def test_evaluation_can_use_fewer_samples_in_other_batches(sound, tiny_run):
-    run = sound("evaluate.max_samples=150", "evaluate.batch_size=40")
-    assert run.rounds["eval_seen"].tolist() == [150] * 3
+    run = sound("evaluate.max_samples=75", "evaluate.batch_size=40")
+    assert run.rounds["eval_seen"].tolist() == [75] * 3
     same = sound("evaluate.batch_size=40")
     assert same.rounds["eval_correct"].tolist() == tiny_run.rounds["eval_correct"].tolist()
 
 
-@pytest.mark.parametrize(("epochs", "visits"), [(0.5, 20), (2, 80), (0.01, 20), (1.5, 60)])
+@pytest.mark.parametrize(("epochs", "visits"), [(0.5, 10), (2, 40), (0.01, 10), (1.5, 30)])
 def test_local_epochs_scale_visits_and_work(epochs, visits, sound):
-    run = sound(f"train.local_epochs={epochs}", "policy.kind=all")
-    # of 40 samples a site; less than a pass in whole batches of 20
+    run = sound(f"train.local_epochs={epochs}", "policy.kind=all", "train.batch_size=10")
+    # of 20 samples a site; less than a pass in whole batches of 10
     assert run.cohorts["num_samples"].unique().tolist() == [visits]
     assert run.sites["work_s"].tolist() == pytest.approx([visits * 0.02] * 10)
 
 
 def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
     """Steps go round and round a small shard; Eq. 1 still weighs a site by the samples that it holds."""
-    run = sound("train.local_steps=3", "train.batch_size=16", "policy.kind=all", "partition.balanced=false")
+    run = sound(
+        *FULL, "train.local_steps=3", "train.batch_size=16", "policy.kind=all", "partition.balanced=false"
+    )
     assert run.cohorts["num_samples"].unique().tolist() == [48]  # = 3 * 16 visits
     assert run.sites["num_samples"].nunique() > 1
     assert run.sites["work_s"].tolist() == pytest.approx([48 * 0.02] * 10)
@@ -279,22 +283,23 @@ def test_the_blocks_of_the_loop_engine_make_no_difference(sound, tiny_run):
 # The world
 
 
-@pytest.mark.parametrize(
-    "lines",
+PARTS = [
+    [f"power.kind={kind}" for kind in POWER_MODELS if kind not in ("cluster", "csv")],  # which need files
+    [f"throughput.kind={kind}" for kind in THROUGHPUT_MODELS],
+    [f"partition.kind={kind}" for kind in PARTITIONS if kind != "natural"],
+    [f"sites={{kind='{kind}', num_sites=10}}" for kind in SITES if kind != "csv"],
+    ["network.update_bytes=auto", "network={round_trip=true, aggregator_bandwidth_bps='2 Gbit/s'}"],
     [
-        *(
-            (f"power.kind={kind}",) for kind in POWER_MODELS if kind not in ("cluster", "csv")
-        ),  # which need files
-        *((f"throughput.kind={kind}",) for kind in THROUGHPUT_MODELS),
-        *((f"partition.kind={kind}",) for kind in PARTITIONS if kind != "natural"),
-        *((f"sites={{kind='{kind}', num_sites=10}}",) for kind in SITES if kind != "csv"),
-        ("network.update_bytes=auto",),
-        ("network.round_trip=true", "network.aggregator_bandwidth_bps='2 Gbit/s'"),
-        ("profiler.interval_s='5 min'", "profiler.power_noise=0.1", "profiler.delay_noise=0.1"),
-        ("profiler.smoothing=0.5", "profiler.power_noise=0.1"),
-        ("policy.search=prefix",),
+        "profiler={interval_s='5 min', power_noise=0.1, delay_noise=0.1}",
+        "profiler={smoothing=0.5, power_noise=0.1}",
     ],
-    ids=lambda lines: lines[0],
+    ["policy.search=prefix"],
+]
+"""What may vary in each table; a run has one of each."""
+
+
+@pytest.mark.parametrize(
+    "lines", [[*filter(None, parts)] for parts in zip_longest(*PARTS)], ids=lambda lines: lines[0]
 )
 def test_every_part_of_the_world_runs(lines, sound):
     sound(*lines, "stop.max_rounds=2")

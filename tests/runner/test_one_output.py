@@ -73,17 +73,15 @@ def test_the_trace_of_a_cluster_is_not_written_over(tmp_path, hpctrip):
 
 
 def test_of_two_runs_that_start_together_one_is_refused(tmp_path, tiny, launch):
-    path = tmp_path / "run.h5"
-    jobs = [
-        launch.start(0, "run", tiny, "--out", path, *EVERY_ROUND, "-o", f"seed={seed}") for seed in (0, 1)
-    ]
-    errors = [job.communicate()[1] for job in jobs]
-    codes = [job.returncode for job in jobs]
+    path = tmp_path / "runs" / "run.h5"
+    words = ("run", tiny, "--out", path, *EVERY_ROUND, "-o")
+    jobs = launch.together(tmp_path, *((*words, f"seed={seed}") for seed in (0, 1)))
+    codes, errors = [job.code for job in jobs], [job.err for job in jobs]
     assert sorted(codes) == [0, 2], errors
     assert "is being written by" in errors[codes.index(2)] or "exists already" in errors[codes.index(2)]
     run = open_run(path)
     assert verify(run) == [] and run.input["seed"] == codes.index(0)
-    assert {file.name for file in tmp_path.iterdir()} == {"run.h5", "run.h5.ckpt0", "run.h5.ckpt1"}
+    assert {file.name for file in path.parent.iterdir()} == {"run.h5", "run.h5.ckpt0", "run.h5.ckpt1"}
 
 
 def test_checkpoints_of_another_run_do_not_replace_its_results(runs, hpctrip):

@@ -167,7 +167,7 @@ SOUND = {
         "merit": "np.where(weighed.k == 2, weighed.gain, -np.inf)",
         "preference": "np.where(np.arange(10) > 4, 0.0, -np.inf)",
     },
-    "partition": {"owners": "np.arange(400) % num_sites"},
+    "partition": {"owners": "np.arange(200) % num_sites"},
     "compression": {"payload_bytes": "num_params", "roundtrip": "delta / 2"},
     "server": {
         "slots": "torch.zeros(0, num_params, dtype=torch.float64)",
@@ -248,13 +248,13 @@ MESSAGES = {
     ],
     "partition owners": [
         (
-            "np.arange(400) % num_sites * 1.0",
-            "gave the owners of type float64 ... [400] integers from -1 to 9",
+            "np.arange(200) % num_sites * 1.0",
+            "gave the owners of type float64 ... [200] integers from -1 to 9",
         ),
-        ("np.arange(400) % num_sites + 1", "gave the owners with [9] = 10"),
+        ("np.arange(200) % num_sites + 1", "gave the owners with [9] = 10"),
         ("[[1], [2, 3]]", "gave a list as the owners"),
         (
-            "np.where(np.arange(400) % num_sites == 3, -1, np.arange(400) % num_sites)",
+            "np.where(np.arange(200) % num_sites == 3, -1, np.arange(200) % num_sites)",
             "gave site 3 no sample; every site must own at least one",
         ),
     ],

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,8 +34,8 @@ from hpctrip.sim.step import State
 
 TINY = [
     "sites.num_sites=6",
-    "workload.train_samples=120",
-    "workload.test_samples=100",
+    "workload.train_samples=60",
+    "workload.test_samples=40",
     "stop.target_accuracy=1.0",
     "checkpoint.every_rounds=1",
     "watchdog.enabled=false",
@@ -69,15 +70,39 @@ def assert_same(found, expected):
 
 
 @pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """`begun(run.h5, *lines, rounds=)`: as `run`, but copied where another test has begun the same."""
+    made = {}
+
+    def copied(out, *lines, rounds):
+        if (lines, rounds) not in made:
+            made[lines, rounds] = tmp_path_factory.mktemp("begun")
+            run(made[lines, rounds] / "run.h5", *lines, rounds=rounds)
+        shutil.copytree(made[lines, rounds], out.parent, dirs_exist_ok=True)
+        return open_run(out)
+
+    return copied
+
+
+@pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     return run(tmp_path_factory.mktemp("undisturbed") / "run.h5")
 
 
 LEARNERS = {
     "fedavg": [],
-    "momentum": ["server.momentum=0.9", "policy.kind=goodput"],
-    "fedadam": ["server.kind=fedadam"],
-    "error feedback": ["compression.kind=top-k"],
+    "momentum and error feedback": [
+        "server.momentum=0.9",
+        "policy.kind=goodput",
+        "compression.kind=top-k",
+    ],
+    "fedadam over parts of passes": [
+        "server.kind=fedadam",
+        "policy.kind=random",
+        "policy.k=3",
+        "train.local_epochs=0.3",
+        "train.batch_size=4",
+    ],
     "adaptive local work": ["policy.kind=goodput", "policy.local_work=adaptive"],
     "schedule over skipped rounds": [
         "policy.kind=random",
@@ -91,20 +116,19 @@ LEARNERS = {
         "compression={kind='top-k', fraction=0.5}",
         "server={momentum=0.9, nesterov=true}",
     ],
-    "parts of passes": ["policy.kind=random", "policy.k=3", "train.local_epochs=0.3", "train.batch_size=4"],
 }
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, undisturbed, learner):
-    lines = LEARNERS[learner]
+def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, undisturbed, begun, learner):
+    lines, out = LEARNERS[learner], tmp_path / "run.h5"
     whole = run(tmp_path / "whole.h5", *lines) if lines else undisturbed
-    half = run(tmp_path / "half.h5", *lines, rounds=2)
+    half = begun(out, *lines, rounds=2)
     assert half.meta["stop_reason"] == "max_rounds = 2"
-    assert_same(resume(tmp_path / "half.h5"), whole)
-    starts = open_run(tmp_path / "half.h5").meta["starts"]
+    assert_same(resume(out), whole)
+    starts = open_run(out).meta["starts"]
     assert len(starts) == 2 and starts[1].startswith("after round 2: ")
-    assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
+    assert half.meta["created_utc"] == open_run(out).meta["created_utc"]
 
 
 def test_checkpoints_hold_the_mean_updates_whose_angle_is_recorded(tmp_path):
@@ -154,17 +178,9 @@ def test_a_checkpoint_without_the_columns_of_flights_goes_on_to_the_same_file(tm
     assert_same(resume(tmp_path / "half.h5", rounds=3), run(tmp_path / "whole.h5", rounds=3))
 
 
-def test_a_resumed_fine_tuning_ends_with_the_same_bits(tmp_path, tiny_workloads, tiny, trained, hpctrip):
-    half, llm = tmp_path / "half.h5", tiny_workloads["llm"]
-    lines = (f"-o{line}" for line in (*llm, "stop.max_rounds=1"))
-    ended = hpctrip("run", tiny, *lines, "--out", half)
-    assert ended.code == 0, ended.err
-    assert_same(resume(half, rounds=2), trained(*llm, "stop.max_rounds=2"))
-
-
-def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path):
+def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path, begun):
     out = tmp_path / "run.h5"
-    long = run(out, rounds=3)
+    long = begun(out, rounds=3)
     resumed = resume(f"{out}.ckpt1", rounds=2, to=tmp_path / "short.h5")  # ckpt0: round 3, ckpt1: round 2
     assert len(resumed.rounds) == 2
     assert resumed.rounds["wall_s"].tolist() == long.rounds["wall_s"].tolist()[:2]
@@ -177,9 +193,9 @@ def test_the_extra_evaluation_of_the_last_round_is_removed_by_a_resume(tmp_path)
     assert_same(resume(tmp_path / "half.h5"), whole)
 
 
-def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, undisturbed, capsys):
+def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, undisturbed, begun, capsys):
     out = tmp_path / "run.h5"
-    run(out, rounds=3)
+    begun(out, rounds=3)
     last = tmp_path / "run.h5.ckpt0"
     last.write_bytes(last.read_bytes()[:-100])
     assert_same(resume(out), undisturbed)
@@ -195,16 +211,16 @@ def flip_in_its_input(path):
 
 
 @pytest.mark.parametrize("damage", [flip_in_its_input, lambda path: path.write_bytes(b"")])
-def test_damaged_results_are_written_anew_from_the_checkpoint(tmp_path, undisturbed, damage):
+def test_damaged_results_are_written_anew_from_the_checkpoint(tmp_path, undisturbed, begun, damage):
     out = tmp_path / "run.h5"
-    run(out, rounds=3)
+    begun(out, rounds=3)
     damage(out)
     assert_same(resume(out), undisturbed)
 
 
-def test_without_a_checkpoint_the_file_whose_input_is_damaged_is_named(tmp_path, tiny, hpctrip):
+def test_without_a_checkpoint_the_file_whose_input_is_damaged_is_named(tmp_path, tiny, begun, hpctrip):
     out = tmp_path / "run.h5"
-    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", out).code == 0
+    begun(out, rounds=3)
     flip_in_its_input(out)
     for checkpoint in generations(out):
         checkpoint.unlink(missing_ok=True)
@@ -223,9 +239,9 @@ def test_site_states_of_unknown_sites_are_refused(tmp_path):
         resume(out)
 
 
-def test_a_resume_may_change_only_stop_rules_and_neutral_keys(tmp_path, undisturbed):
+def test_a_resume_may_change_only_stop_rules_and_neutral_keys(tmp_path, undisturbed, begun):
     out = tmp_path / "run.h5"
-    run(out, rounds=2)
+    begun(out, rounds=2)
     with pytest.raises(InputError) as caught:
         resume(out, "seed=1", "policy.kind=static", "policy.k=3", "ranks.threads=2")
     assert {fault.place for fault in caught.value.faults} >= {"seed", "policy.kind", "ranks.threads"}
@@ -294,9 +310,9 @@ def test_runs_that_start_together_without_a_name_do_not_share_a_file(tmp_path, m
     assert len(paths) == 3 and all(path.startswith("results/demo-") for path in paths)
 
 
-def test_a_new_run_does_not_overwrite_checkpoints(tmp_path):
+def test_a_new_run_does_not_overwrite_checkpoints(tmp_path, begun):
     out = tmp_path / "run.h5"
-    run(out, rounds=1)
+    begun(out, rounds=3)
     out.unlink()
     with pytest.raises(InputError, match=r"run.h5.ckpt0: exists already; resume from it"):
         run(out)
@@ -304,7 +320,9 @@ def test_a_new_run_does_not_overwrite_checkpoints(tmp_path):
     assert "seed = 3" in newest(out)[0].input_toml and not (tmp_path / "run.h5.ckpt1").exists()
 
 
-def test_a_new_run_that_fails_at_its_start_leaves_the_one_that_it_was_to_replace(tmp_path, monkeypatch):
+def test_a_new_run_that_fails_at_its_start_leaves_the_one_that_it_was_to_replace(
+    tmp_path, begun, monkeypatch
+):
     def fails(*_):
         raise InputError("data", "are gone")
 
@@ -312,7 +330,7 @@ def test_a_new_run_that_fails_at_its_start_leaves_the_one_that_it_was_to_replace
         launching.launch(lambda: start_new([], settings(*lines, rounds=1), str(out), True))
 
     out = tmp_path / "run.h5"
-    run(out, rounds=2)
+    begun(out, rounds=2)
     before = {path: path.read_bytes() for path in (out, *generations(out))}
     monkeypatch.setattr(launching, "train", fails)
     with pytest.raises(InputError, match="data: are gone"):
@@ -363,12 +381,14 @@ def test_ctrl_c_twice_ends_the_run_at_once(tmp_path, recording):
 
 
 @pytest.mark.parametrize(
-    ("saved", "message"), [(0, "nothing to resume from"), (1, "a resumed run trains all after round 1 again")]
+    ("saved", "message"), [(0, "nothing to resume from"), (2, "a resumed run trains all after round 2 again")]
 )
-def test_an_interrupted_run_without_a_checkpoint_does_not_ask_to_be_started_again(tmp_path, saved, message):
+def test_an_interrupted_run_without_a_checkpoint_does_not_ask_to_be_started_again(
+    tmp_path, begun, saved, message
+):
     out, off = tmp_path / "run.h5", ["checkpoint.enabled=false", "interrupt.job_s=0.001"]
     if saved:
-        run(out, rounds=saved)
+        begun(out, rounds=saved)
     with pytest.raises(
         UnsavedRun, match=f"the job ends in .*; {message} .checkpoint.enabled = false"
     ) as left:
@@ -570,17 +590,30 @@ def test_a_signal_at_another_rank_is_named_with_its_host(interruption, undisturb
     assert why == "SIGTERM received by rank 2 on c"
 
 
-@pytest.mark.parametrize(("lines", "code"), [((), 0), (("-o", "interrupt.job_s=0.001"), 85)])
-def test_a_signal_in_the_last_moments_changes_no_exit_code(tiny, tmp_path, lines, code):
-    """Its results are whole by then, and a job script acts on the code."""
-    program = (
-        "import atexit, os, signal, sys; from hpctrip.cli.main import main;"
-        "[atexit.register(os.kill, os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)]; main()"
-    )
-    command = [sys.executable, "-c", program, "run", tiny, *lines, "--out", tmp_path / "run.h5"]
+def test_a_signal_in_the_last_moments_changes_no_exit_code(tiny, tmp_path):
+    """Its results are whole by then, and a job script acts on the code. Two processes, forked after the imports."""
+    program = """
+import atexit, os, signal, sys
+from hpctrip.cli.main import main
+from hpctrip.runner.preload import preload
+preload()
+ends = sys.argv.pop()
+for name, lines in ("finished", []), ("interrupted", ["-o", "interrupt.job_s=0.001"]):
+    if not (child := os.fork()):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            atexit.register(os.kill, os.getpid(), number)
+        sys.argv += [*lines, "--out", f"{ends}/{name}.h5"]
+        main()
+    print("ended", name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+    command = [sys.executable, "-c", program, "run", tiny, tmp_path]
     ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == code, ended
-    assert open_run(tmp_path / "run.h5").status == ("interrupted" if code else "finished")
+    assert {line for line in ended.stdout.splitlines() if line.startswith("ended")} == {
+        "ended finished 0",
+        "ended interrupted 85",
+    }, ended
+    for name in ("finished", "interrupted"):
+        assert open_run(tmp_path / f"{name}.h5").status == name
 
 
 def test_handlers_only_set_a_flag_and_are_put_back():

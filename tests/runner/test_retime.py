@@ -11,10 +11,20 @@ from hpctrip.record.verify import verify
 WORLD = ("timing.clock=max-plus-max", "network.update_bytes=1e8", "power.kind=constant")
 
 
+TO_A_TARGET = (
+    "policy.kind=lowest-latency",
+    "policy.k=3",
+    "stop.target_accuracy=0.05",
+    "workload.train_samples=400",
+    "workload.test_samples=200",
+)
+"""With so many samples it is reached."""
+
+
 @pytest.fixture(scope="module")
 def nearest(trained):
     """The three nearest sites, whatever power they have."""
-    return trained("policy.kind=lowest-latency", "policy.k=3", "stop.target_accuracy=0.05")
+    return trained(*TO_A_TARGET)
 
 
 @pytest.fixture
@@ -33,7 +43,7 @@ def retime(hpctrip, tmp_path):
 def test_nothing_is_trained_where_the_cohorts_are_the_same(trained, nearest, retime):
     ended, retimed = retime(nearest, *WORLD)
     assert ended.code == 0, ended.err
-    alone = trained("policy.kind=lowest-latency", "policy.k=3", "stop.target_accuracy=0.05", *WORLD)
+    alone = trained(*TO_A_TARGET, *WORLD)
     assert diff(alone, retimed) == [] and verify(retimed) == []
     n = len(nearest.rounds)
     assert f"decisions never part from those of {nearest.path}: {n} round(s) here, {n} there\n" in ended.out

@@ -412,10 +412,8 @@ def test_a_retrained_round_with_other_bits_is_reported(store, tmp_path, trained,
 
 def test_two_runs_at_once_on_one_store_train_every_round_once(tmp_path, tiny, launch):
     arguments = ("run", tiny, "--store", tmp_path / "store", "-o", "stop.max_rounds=5")
-    runs = [launch.start(0, *arguments, "--out", tmp_path / f"{name}.h5") for name in "ab"]
-    for each in runs:
-        out, err = each.communicate(timeout=200)
-        assert each.returncode == 0, out + err
+    ended = launch.together(tmp_path, *((*arguments, "--out", tmp_path / f"{name}.h5") for name in "ab"))
+    assert [each.code for each in ended] == [0, 0], ended
     a, b = (open_run(tmp_path / f"{name}.h5") for name in "ab")
     assert diff(a, b) == []
     assert a.meta["stored_rounds"] + b.meta["stored_rounds"] == 5

@@ -395,7 +395,7 @@ def test_a_site_that_is_cut_off_goes_on_when_it_is_provisioned_again(three):
     assert first.idle.wait_energy_j == pytest.approx([6050 * 3] * 3) and second.idle is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     data=st.data(),
     hold_s=st.sampled_from([0.0, 7.0, 90.0]),
@@ -479,7 +479,7 @@ def told_idle(row):
 KINDS = [Synchronous(), Quorum(num=1), Buffered(num=1, concurrency=2), Buffered(num=3, concurrency=3)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     data=st.data(),
     kind=st.sampled_from(KINDS),

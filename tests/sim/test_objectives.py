@@ -195,9 +195,6 @@ def test_a_site_without_power_comes_last_whatever_it_costs(view):
     assert policy.select(dark, History(), None).cohort.tolist() == [1]
 
 
-@pytest.mark.parametrize("idle", [0.0, 1.0])
-@pytest.mark.parametrize("clean", [0.0, 36.0, -36.0])
-@pytest.mark.parametrize("power", [[0.5, 1.0, 0.0], [0.0, 0.0, 0.0]])
 @pytest.mark.parametrize(
     ("kind", "keys"),
     [
@@ -208,9 +205,12 @@ def test_a_site_without_power_comes_last_whatever_it_costs(view):
         *(("budget", {"energy": None, what: 1.0}) for what in ("carbon", "energy", "cost")),
     ],
 )
-def test_nobody_waits_for_a_site_without_power_whatever_is_aimed_at(view, kind, keys, power, clean, idle):
+def test_nobody_waits_for_a_site_without_power_whatever_is_aimed_at(view, kind, keys):
     """Its round would never end, and cost endlessly much or, where waiting costs nothing, nothing."""
-    for clock, released in product(["mean-power", "max-plus-max"], [False, True]):
+    dark, clocks = [[0.5, 1.0, 0.0], [0.0, 0.0, 0.0]], ["mean-power", "max-plus-max"]
+    for power, clean, idle, clock, released in product(
+        dark, [0.0, 36.0, -36.0], [0.0, 1.0], clocks, [False, True]
+    ):
         sites = view(
             power,
             [1, 1, 1],

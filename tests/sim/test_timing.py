@@ -186,10 +186,17 @@ REGIONS = [
 """A site sends for 12 s and more, and computes for up to 500 s at full power."""
 
 
-@settings(max_examples=25)  # of each of the 32
-@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("network", [*NETWORKS, *REGIONS])
-@pytest.mark.parametrize("clock", CLOCKS)
+WORLDS = {
+    "clock": st.sampled_from(CLOCKS),
+    "network": st.sampled_from([*NETWORKS, *REGIONS]),
+    "num_sites": st.integers(1, 12),
+    "seed": st.integers(0, 1000),
+    "data": st.data(),
+}
+
+
+@settings(max_examples=200)  # of 32 pairs
+@given(**WORLDS)
 def test_without_surprises_the_clock_charges_what_was_predicted(
     steady, clock, network, data, num_sites, seed
 ):
@@ -205,10 +212,10 @@ def test_without_surprises_the_clock_charges_what_was_predicted(
     assert prefix_in_time(view, order).tolist() == arrived
 
 
-@settings(max_examples=25)  # of each of the eight
-@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("clock", ["straggler", "max-plus-max"])
+@settings(max_examples=100)  # of eight pairs
+@given(
+    **WORLDS | {"clock": st.sampled_from(["straggler", "max-plus-max"]), "network": st.sampled_from(NETWORKS)}
+)
 def test_without_surprises_a_site_of_a_cohort_returns_when_it_was_predicted(
     steady, clock, network, data, num_sites, seed
 ):
@@ -223,11 +230,8 @@ def test_without_surprises_a_site_of_a_cohort_returns_when_it_was_predicted(
     assert return_s(seen(sites, work_s), len(cohort))[cohort] == pytest.approx(back_s, rel=1e-12, abs=0)
 
 
-@settings(max_examples=10)  # of each of the 64
-@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
-@pytest.mark.parametrize("network", [*NETWORKS, *REGIONS])
-@pytest.mark.parametrize("waiting", ["idle", "released"])
-@pytest.mark.parametrize("clock", CLOCKS)
+@settings(max_examples=200)  # of 64 combinations
+@given(**WORLDS, waiting=st.sampled_from(["idle", "released"]))
 def test_without_surprises_the_bill_is_what_was_predicted(
     steady, clock, waiting, network, data, num_sites, seed
 ):
