@@ -22,6 +22,8 @@ FAIR = "PowerTrip, clock"
 """The PowerTrip of the four that was chosen on development scenarios."""
 FILES = {"development": "random_development.csv", "unseen": "random.csv"}
 """{part of the page: file of rows}."""
+EXPONENTIAL = "goodput, exponential"
+"""goodput with `policy.progress = "exponential"`."""
 TO_FAIR, TO_FIXED = 0.80, 0.95
 """Goals for goodput's mean time over that of a fair PowerTrip, and over that of the best fixed cohort."""
 SLOW, SLOW_SHARE = 1.05, 0.1
@@ -54,6 +56,8 @@ def values(results: Path) -> dict[str, str]:
             )
             texts[f"{part} slow names"] = ", ".join(map(str, of_goodput.index[_slow(of_goodput)]))
             texts[f"{part} groups"] = table(GROUP_HEAD, groups(of_goodput.join(facts)))
+            if (rows["policy"] == EXPONENTIAL).any():
+                texts |= {f"{part} exponential {name}": text for name, text in exponential(rows)}
     return texts
 
 
@@ -64,6 +68,26 @@ def goodput_ratios(rows: pd.DataFrame) -> pd.DataFrame:
         times = {policy.replace("back-", "back k="): _times(own) for policy, own in runs.groupby("policy")}
         table_rows += [row for row in ratios(scenario, times, FAIR) if row["policy"] == GOODPUT]
     return pd.DataFrame(table_rows).set_index("scenario")
+
+
+def exponential(rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """(name, text) of how the exponential form compares with the inverse one and with the best fixed cohort."""
+    own = goodput_ratios(rows[rows["policy"] != GOODPUT].replace({"policy": {EXPONENTIAL: GOODPUT}}))
+    yield "to the best fixed", over_scenarios(own, "ratio_to_best_static", "is_to_best_static").text("{:.3f}")
+    forms = rows[rows["policy"].isin([GOODPUT, EXPONENTIAL])]
+    per_form = [
+        row
+        for scenario, runs in forms.groupby("scenario")
+        for row in ratios(scenario, {policy: _times(of) for policy, of in runs.groupby("policy")}, GOODPUT)
+        if row["policy"] == EXPONENTIAL
+    ]
+    found = pd.DataFrame(per_form).set_index("scenario")
+    yield "to the inverse", over_scenarios(found, "ratio", "is").text("{:.3f}")
+    for name, those in (("faster", found["ratio"] < 1 / SLOW), ("slower", found["ratio"] > SLOW)):
+        yield (
+            name,
+            ", ".join(f"{scenario} ({found['ratio'][scenario]:.2f})" for scenario in found.index[those]),
+        )
 
 
 def _times(runs: pd.DataFrame) -> Times:
