@@ -75,9 +75,12 @@ def provenance(runs: Sequence[Run]) -> str:
 
 
 def power(runs: Sequence[Run]) -> str:
-    """What is known of power that is not synthetic: its file, which may hold anything, or else its kind."""
-    tables = [run.input["power"] for run in runs]
+    """What is known of power that is not synthetic: its file, which may hold anything, or else its kind; nothing of
+    runs whose rows alone are kept."""
+    tables = [run.input["power"] for run in runs if "power" in run.input]
     names = sorted({Path(table.get("path") or table["kind"]).name for table in tables})
+    if not names:
+        return "power that is not synthetic"
     return f"power of {names[0] if len(names) == 1 else counted(len(names), 'file')}"
 
 
