@@ -219,7 +219,8 @@ def _about_the_target(plan: Plan) -> Iterator[str]:
     if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
         yield (
             f"after all {counted(plan.end[0], 'round')} the run ends {late_s / HOUR_S:.3g} h late; its deadline of "
-            f"{e.deadline_s / HOUR_S:.3g} h is about {counted(plan.rounds_within(e.deadline_s), 'round')} away"
+            f"{e.deadline_s / HOUR_S:.3g} h is about {counted(plan.rounds_within(e.deadline_s), 'round')} away: "
+            "whether it learns enough by then, a run tells"
         )
     seen = task.test.labels.size
     if seen < 1000:

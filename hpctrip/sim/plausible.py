@@ -13,6 +13,7 @@ from hpctrip.base.units import HOUR_S, amount
 from hpctrip.sim.availability.events import ListedEvents
 from hpctrip.sim.grid.signals import unusual
 from hpctrip.sim.times import utc
+from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
 LONG_RTT_S = 1.0
@@ -110,6 +111,10 @@ def _of_sites(world: World) -> Iterator[str]:
             "network.update_bytes, and the unit of the sites' bandwidth and round-trip time"
         )
     hardware, unknown = world.hardware, np.isnan(columns.get("seconds_per_sample", np.full(number, np.nan)))
+    if not unknown.any() and (each_s := world.timing.seconds_per_sample) != Timing().seconds_per_sample:
+        yield (
+            f"timing.seconds_per_sample = {each_s:g} is not used: the sites file has seconds_per_sample of every site"
+        )
     if (odd := np.flatnonzero(unknown & (np.abs(np.log(hardware.size)) >= np.log(ODD)))).size:
         yield (
             f"sites: {world.site_name(odd[0])} computes {hardware.size[odd[0]]:.3g} times as fast as "

@@ -121,6 +121,7 @@ def test_a_deadline_before_the_end_is_warned_of(hpctrip, tiny):
     assert "its deadline" not in plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=90 days"))
     text = plan(hpctrip, tiny, lines=(*lines, "stop.deadline_s=15 min"))
     assert "! after all 100 rounds the run ends " in text and "its deadline of 0.25 h is about " in text
+    assert "whether it learns enough by then, a run tells" in text
 
 
 def test_two_deadlines_that_differ_are_warned_of(hpctrip, tiny, tmp_path):

@@ -14,6 +14,7 @@ from hpctrip.sim.hardware import THROUGHPUT_MODELS, Hardware
 from hpctrip.sim.network.distance import DistanceNetwork
 from hpctrip.sim.power.traces import Trace
 from hpctrip.sim.sites import SITES, CsvSites, PowerLaw, Quota, UniformSites
+from hpctrip.sim.timing import Timing
 
 
 @pytest.mark.parametrize("kind", ["powerlaw", "uniform", "quota"])
@@ -250,6 +251,16 @@ def test_hardware_that_other_values_were_not_meant_for_is_warned_of(own, rows, w
     made = world(own, throughput=THROUGHPUT_MODELS["capped"](gpu="V100").resolve())
     lines = [line for line in plausible.warnings(made) if "GPUs" in line]
     assert (len(lines) == 1 and warned in lines[0]) if warned else not lines
+
+
+def test_a_time_of_a_sample_that_no_site_uses_is_warned_of(own):
+    def warned(rows, seconds):
+        Path(own.path).write_text(f"distance_km,seconds_per_sample\n{rows}")
+        found = plausible.warnings(world(own, timing=Timing(seconds_per_sample=seconds)))
+        return [line.partition(" is not used")[0] for line in found if "is not used" in line]
+
+    assert warned("5,0.1\n6,0.2\n", 1.74) == ["timing.seconds_per_sample = 1.74"]
+    assert warned("5,0.1\n6,\n", 1.74) == warned("5,0.1\n6,0.2\n", Timing().seconds_per_sample) == []
 
 
 def test_zones_that_are_named_as_the_sites_but_drawn_at_random_are_warned_of(own, tmp_path):
