@@ -152,6 +152,7 @@ class RunStore:
     def inspect(self, entry: Entry) -> RunState:
         """Derive the current status of a run from its files and its lock."""
         file, elsewhere = self.results(entry.identity), self.imported(entry.identity)
+        was_held = is_held(file)  # it may end while its files are read, which then are from before its end
         has_checkpoint = any(path.exists() for path in generations(file))
         job = self.job(entry.identity)
         failure = job.reason if job.state == RunStatus.FAILED else ""
@@ -179,7 +180,7 @@ class RunStore:
                 )
             return RunState(entry, RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         known = RunState(entry, RunStatus.PLANNED, "", run, file, job=job)
-        if is_held(file):
+        if was_held or is_held(file):
             return replace(known, status=RunStatus.RUNNING)
         if job.state == RunStatus.QUEUED and job.job:
             return replace(known, status=RunStatus.QUEUED, reason=f"submitted as {job.job}")

@@ -19,6 +19,7 @@ from small_study import STUDY, ledger_of
 from hpctrip.base.csv import read_table
 from hpctrip.config.inputs import deep, resolved
 from hpctrip.figures import FIGURES
+from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
 from hpctrip.runner.experiment import input_of
 from hpctrip.sim.policies import POLICIES
@@ -601,6 +602,21 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
     monkeypatch.setattr(store, "_rounds", lambda file: half)
     state = store.inspect(entry)
     assert state.imported and state.run.path == state.file == store.imported(entry.identity)
+
+
+def test_a_run_that_ends_while_its_files_are_read_is_not_called_dead(made, tmp_path, monkeypatch):
+    entry = read_studies(str(made.folder / "study.toml"), tmp_path / "out")[0].entries[0]
+    store, whole = RunStore(tmp_path / "out"), open_run(made.folder / f"out/runs/{entry.identity}.h5")
+    file = store.results(entry.identity)
+    file.parent.mkdir(parents=True)
+    lock = OutputLock(file)
+
+    def read_while_it_ends(_):
+        lock.release()
+        return replace(whole, meta=whole.meta | {"status": "running", "stop_reason": ""})
+
+    monkeypatch.setattr(store, "_rounds", read_while_it_ends)
+    assert [store.inspect(entry).status for _ in range(2)] == ["running", "interrupted"]
 
 
 def test_a_damaged_import_is_a_run_that_failed_and_ends_nothing(made, study, tmp_path):
