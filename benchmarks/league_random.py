@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ LARGE_TESTS = 70
 LATEST, MOST_ROUNDS = 3.0, 2000
 """Where such runs end: at this multiple of the best fixed cohort's time, and at this number of rounds."""
 STUDIES = ("league", "finalists", "whole", "grid", "judged")
+EARLIER = {"finalists": ("league",), "grid": ("whole",), "judged": ("whole", "grid")}
+"""{study: those by which it is cut, or its fixed cohorts are chosen}: its own runs change neither."""
 POLICIES: dict[str, dict[str, Any]] = {
     "PowerTrip": {"kind": "powertrip"},
     "PowerTrip, clock": {"kind": "powertrip", "round_time": "clock"},
@@ -195,14 +198,14 @@ def league(
     were the fastest so far; whole, the cohort of all sites; grid, all other fixed cohorts. A run of the last three ends
     where the time says (`LATEST`), else after MAX_ROUNDS.
     """
-    found = rows(numbers, folder) if name in ("finalists", "grid", "judged") else None
+    found = rows(numbers, folder, EARLIER[name]) if name in EARLIER else None
     fastest = {} if found is None else fastest_fixed(found)
     variants = []
     for number in numbers:
         stop: dict[str, Any] = {"target_accuracy": round(_share(number) * plateau[number], 4)}
         tables = scenario(number, folder)
-        fixed, num_sites = _fixed(tables["sites"]["num_sites"]), tables["sites"]["num_sites"]
-        whole = f"first-back-{num_sites}"
+        num_sites = tables["sites"]["num_sites"]
+        fixed, whole = _fixed(num_sites), f"first-back-{num_sites}"
         if name in ("finalists", "judged"):
             fixed = {label: fixed[label] for label in fastest[number]}
         elif name in ("whole", "grid"):
@@ -214,7 +217,9 @@ def league(
         else:
             stop["max_rounds"] = MOST_ROUNDS
             if fastest.get(number):
-                hours = found.query("scenario == @number and policy == @fastest[@number][0]")["hours"].min()
+                hours = found.query("scenario == @number and policy == @fastest[@number][0] and reached")[
+                    "hours"
+                ].min()
                 stop["max_clock_s"] = float(hours * HOUR_S * (LATEST if name == "judged" else 1))
         policies = fixed if name in ("whole", "grid") else POLICIES | fixed
         for label, policy in policies.items():
@@ -270,18 +275,22 @@ def plateaus_of(folder: Path) -> dict[int, float]:
     file = folder / "plateaus.csv"
     if (folder / "plateaus/runs.csv").exists():
         runs = pd.read_csv(folder / "plateaus/runs.csv")[["identity", "variant"]]
+        if (num_seeds := runs.groupby("variant").size()).nunique() > 1:
+            raise SystemExit(
+                f"{folder / 'plateaus'}: scenario {num_seeds.idxmin()} lacks seeds; finish the study"
+            )
         curves = pd.read_csv(folder / "plateaus/curves.csv").merge(runs, on="identity")
         last = curves[curves["round"] > PLATEAU_ROUNDS - LAST_ROUNDS].rename(columns={"variant": "scenario"})
         last.groupby("scenario")["accuracy"].mean().round(6).to_csv(file)
     return pd.read_csv(file, index_col="scenario")["accuracy"].to_dict()
 
 
-def rows(numbers: list[int], folder: Path) -> pd.DataFrame:
-    """A row for each finished run of the league and its finalists, with what its scenario is."""
-    tables = [
-        pd.read_csv(file) for file in sorted(folder.glob("*/runs.csv")) if file.parent.name != "plateaus"
-    ]
-    runs = pd.concat(tables).query("status == 'finished'")
+def rows(numbers: list[int], folder: Path, studies: Sequence[str] = STUDIES) -> pd.DataFrame:
+    """A row for each finished run of those studies that have run, with what its scenario is."""
+    files = [file for name in studies if (file := folder / name / "runs.csv").exists()]
+    if not files:
+        raise SystemExit(f"{folder}: none of the studies {', '.join(studies)} has run there")
+    runs = pd.concat(map(pd.read_csv, files)).query("status == 'finished'")
     labels = runs["variant"].str.split(": ", n=1, expand=True)
     runs = runs.assign(
         scenario=labels[0].astype(int),

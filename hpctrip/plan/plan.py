@@ -110,6 +110,12 @@ class Plan:
                 ends.append((num_planned + max(0, math.ceil((limit - sum(spent)) / spent[-1])), rule))
         return min(ends)
 
+    @property
+    def end_s(self) -> float:
+        """The simulated time at that end."""
+        last = self.rounds[-1].row
+        return last.clock_s + max(0, self.end[0] - len(self.rounds)) * last.makespan_s
+
     def rounds_within(self, clock_s: float) -> int:
         """The number of rounds that end by a simulated time; those beyond the planned ones count as the last one."""
         ends_s = [planned.row.clock_s for planned in self.rounds]

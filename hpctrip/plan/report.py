@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from hpctrip.base.text import aligned, counted, duration, labelled, printable, size_text
 from hpctrip.base.units import HOUR_S, amount
 from hpctrip.config.inputs import resolved
@@ -159,7 +157,6 @@ def warnings(plan: Plan) -> list[str]:
     """Warnings about memory, probable mistakes, and limits to know before reading the results, one line each."""
     aggregator, rounds = plan.aggregator, plan.rounds
     e, host, world = aggregator.experiment, aggregator.host, aggregator.world
-    own_s = world.site_columns.get("seconds_per_sample", np.nan)
     lines = []
     needed = sum(plan.memory[name] for name in HOST_PARTS)
     if needed > plan.host_memory_bytes:
@@ -191,11 +188,10 @@ def warnings(plan: Plan) -> list[str]:
             f"{host.work.batch_size}"
         )
     lines += _about_the_target(plan)
-    last = rounds[-1].row  # rounds beyond the planned ones count as the last one
-    lines += plausible.warnings(world, last.clock_s + max(0, plan.end[0] - len(rounds)) * last.makespan_s)
+    lines += plausible.warnings(world, plan.end_s)
     if e.timing.compute == "measured":
         lines.append('timing.compute = "measured": the simulated time depends on the machine')
-    elif not np.isfinite(own_s).all() and e.timing.seconds_per_sample == (
+    elif plausible.without_own_speed(world).any() and e.timing.seconds_per_sample == (
         default_s := Timing().seconds_per_sample
     ):
         lines.append(f"timing.seconds_per_sample = {default_s:g} is our default: the paper does not state it")
@@ -216,7 +212,7 @@ def _about_the_target(plan: Plan) -> Iterator[str]:
         yield f"no target accuracy: the run ends after {plan.end[1]} at the latest"
     elif target <= 2 * chance:
         yield f"target accuracy {target:g} is near chance ({chance:.3g})"
-    if e.deadline_s > 0 and (late_s := plan.total("makespan_s", plan.end[0]) - e.deadline_s) > 0:
+    if e.deadline_s > 0 and (late_s := plan.end_s - e.deadline_s) > 0:
         yield (
             f"after all {counted(plan.end[0], 'round')} the run ends {late_s / HOUR_S:.3g} h late; its deadline of "
             f"{e.deadline_s / HOUR_S:.3g} h is about {counted(plan.rounds_within(e.deadline_s), 'round')} away: "

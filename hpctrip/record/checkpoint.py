@@ -148,15 +148,15 @@ def newest(results: str | Path) -> tuple[Checkpoint, Path, list[str]] | None:
     return checkpoint, path, [str(fault) for fault in faults]
 
 
-def find(source: str, way_out: str = "") -> tuple[Checkpoint, Path, list[str]]:
+def find(source: str, hint: str = "") -> tuple[Checkpoint, Path, list[str]]:
     """The checkpoint `source`, or the newest intact one beside the results file `source`, as `newest`. Raises
-    InputError, which names a `way_out`, where there is none."""
+    InputError, which begins with this hint, where there is none."""
     if Path(source).suffix in SUFFIXES:
         return read(source), Path(source), []
     if saved := newest(source):
         return saved
     looked = " and ".join(map(str, generations(source)))
-    raise InputError(source, "has no checkpoint beside it", f"{way_out}looked for {looked}")
+    raise InputError(source, "has no checkpoint beside it", f"{hint}looked for {looked}")
 
 
 def named_arrays(checkpoint: Checkpoint, place: Path) -> dict[str, np.ndarray]:

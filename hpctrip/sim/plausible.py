@@ -93,6 +93,11 @@ def _slows(world: World, part: ListedEvents, event: int) -> bool:
     return any((throughput(left * each, sites) < throughput(each, sites)).any() for each in powers)
 
 
+def without_own_speed(world: World) -> np.ndarray:
+    """Which sites compute as fast as `timing.seconds_per_sample` says, because their file does not, [N] bool."""
+    return np.isnan(world.site_columns.get("seconds_per_sample", np.full(len(world), np.nan)))
+
+
 def _of_sites(world: World) -> Iterator[str]:
     columns, number = world.site_columns, len(world)
     rtt_s, names = columns.get("rtt_s", np.zeros(number)), columns.get("name", np.full(number, ""))
@@ -110,7 +115,7 @@ def _of_sites(world: World) -> Iterator[str]:
             f"network: a transfer takes more than an hour at {len(slow)} of {number} sites, such as {first}; check "
             "network.update_bytes, and the unit of the sites' bandwidth and round-trip time"
         )
-    hardware, unknown = world.hardware, np.isnan(columns.get("seconds_per_sample", np.full(number, np.nan)))
+    hardware, unknown = world.hardware, without_own_speed(world)
     if not unknown.any() and (each_s := world.timing.seconds_per_sample) != Timing().seconds_per_sample:
         yield (
             f"timing.seconds_per_sample = {each_s:g} is not used: the sites file has seconds_per_sample of every site"

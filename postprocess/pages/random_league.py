@@ -47,7 +47,7 @@ def values(results: Path) -> dict[str, str]:
         file = results / "league" / name
         if file.exists():
             rows = pd.read_csv(file)
-            of_goodput = goodput_ratios(rows)
+            of_goodput = ratios_of(rows)
             facts = rows.drop_duplicates("scenario").set_index("scenario")[[*GROUPS]]
             texts[f"{part} verdict"] = table(HEAD, verdicts(of_goodput))
             texts[f"{part} median to PowerTrip"] = median(of_goodput, "ratio", "is")
@@ -61,33 +61,26 @@ def values(results: Path) -> dict[str, str]:
     return texts
 
 
-def goodput_ratios(rows: pd.DataFrame) -> pd.DataFrame:
-    """Goodput's ratios in every scenario, in the columns of `figures.league.ratios`; indexed by scenario."""
+def ratios_of(rows: pd.DataFrame, policy: str = GOODPUT, baseline: str = FAIR) -> pd.DataFrame:
+    """The ratios of a policy in every scenario, in the columns of `figures.league.ratios`; indexed by scenario."""
     table_rows = []
     for scenario, runs in rows.groupby("scenario"):
-        times = {policy.replace("back-", "back k="): _times(own) for policy, own in runs.groupby("policy")}
-        table_rows += [row for row in ratios(scenario, times, FAIR) if row["policy"] == GOODPUT]
+        times = {name.replace("back-", "back k="): _times(own) for name, own in runs.groupby("policy")}
+        table_rows += [row for row in ratios(scenario, times, baseline) if row["policy"] == policy]
     return pd.DataFrame(table_rows).set_index("scenario")
 
 
 def exponential(rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """(name, text) of how the exponential form compares with the inverse one and with the best fixed cohort."""
-    own = goodput_ratios(rows[rows["policy"] != GOODPUT].replace({"policy": {EXPONENTIAL: GOODPUT}}))
-    yield "to the best fixed", over_scenarios(own, "ratio_to_best_static", "is_to_best_static").text("{:.3f}")
-    forms = rows[rows["policy"].isin([GOODPUT, EXPONENTIAL])]
-    per_form = [
-        row
-        for scenario, runs in forms.groupby("scenario")
-        for row in ratios(scenario, {policy: _times(of) for policy, of in runs.groupby("policy")}, GOODPUT)
-        if row["policy"] == EXPONENTIAL
-    ]
-    found = pd.DataFrame(per_form).set_index("scenario")
-    yield "to the inverse", over_scenarios(found, "ratio", "is").text("{:.3f}")
-    for name, those in (("faster", found["ratio"] < 1 / SLOW), ("slower", found["ratio"] > SLOW)):
-        yield (
-            name,
-            ", ".join(f"{scenario} ({found['ratio'][scenario]:.2f})" for scenario in found.index[those]),
-        )
+    to_fixed, to_inverse = ratios_of(rows, EXPONENTIAL), ratios_of(rows, EXPONENTIAL, GOODPUT)
+    yield (
+        "to the best fixed",
+        over_scenarios(to_fixed, "ratio_to_best_static", "is_to_best_static").text("{:.3f}"),
+    )
+    yield "to the inverse", over_scenarios(to_inverse, "ratio", "is").text("{:.3f}")
+    ratio = to_inverse["ratio"]
+    for name, those in (("faster", ratio < 1 / SLOW), ("slower", ratio > SLOW)):
+        yield name, ", ".join(f"{scenario} ({ratio[scenario]:.2f})" for scenario in ratio.index[those])
 
 
 def _times(runs: pd.DataFrame) -> Times:

@@ -75,8 +75,8 @@ def provenance(runs: Sequence[Run]) -> str:
 
 
 def power(runs: Sequence[Run]) -> str:
-    """What is known of power that is not synthetic: its file, which may hold anything, or else its kind; nothing of
-    runs whose rows alone are kept."""
+    """Names the power of runs where it is not synthetic: by its file, whose contents may be anything, or by its kind.
+    Runs of which only rows are kept do not say it."""
     tables = [run.input["power"] for run in runs if "power" in run.input]
     names = sorted({Path(table.get("path") or table["kind"]).name for table in tables})
     if not names:

@@ -82,8 +82,8 @@ class ListedEvents(Availability):
     def __init__(
         self, place: str, unit: np.ndarray, times_s: np.ndarray, depth: np.ndarray, units_of: np.ndarray
     ):
-        """Of the input table `place`, `unit` [M] has the event `times_s` [3, M], its start, its end and its
-        announcement; `units_of` [2, N] are the two units that each site belongs to."""
+        """M events from the input table `place`. Event m concerns `unit[m]`; `times_s` [3, M] are start, end and
+        announcement, `depth` [M] the share of power that is lost. `units_of` [2, N]: the two units of each site."""
         super().__init__(units_of.shape[1])
         self.place = place
         self.unit, self.depth, self._units_of, self._times_s = unit, depth, units_of, times_s

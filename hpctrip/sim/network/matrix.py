@@ -277,7 +277,7 @@ class MatrixLinks(Links):
         raise InputError(f"network.path = {self.network.path!r}", problem, "check network.update_bytes")
 
     def _ring_s(self, region: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
-        """What `all_reduce_s` says of all sites of an order, of which these are the regions [n], [1]."""
+        """Seconds in which n sites of these regions [n] exchange their updates, [1]: the last of `all_reduce_s`."""
         matrix, n = self.series.at(clock_s), len(region)
         num = np.bincount(region, minlength=len(matrix.regions))
         first = np.full(len(num), n)  # place of the first site of each region
@@ -289,10 +289,10 @@ class MatrixLinks(Links):
         many = np.flatnonzero(num > 1)
         slowest_bps = matrix.bandwidth_bps[many, many].min(initial=bandwidth_bps)
         latency_s = latency_s + ((num[many] - 1) * matrix.latency_s[many, many]).sum()
-        return 2 * (1 - 1 / np.array([n])) * (8 * num_bytes / slowest_bps + latency_s)
+        return _around_s(np.array([n]), num_bytes, slowest_bps, latency_s)
 
     def all_reduce_s(self, order: np.ndarray, num_bytes: float, clock_s: float) -> np.ndarray:
-        """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of the ring but one, twice."""
+        """As in `Links`: `_around_s` for every k."""
         region, matrix = self.region[order], self.series.at(clock_s)
         k = np.arange(1, len(order) + 1)
         first = np.zeros(len(matrix.regions), np.int64)  # k of the first site of each region; 0: none
@@ -306,7 +306,12 @@ class MatrixLinks(Links):
         within_bps = np.where(is_first, np.inf, matrix.bandwidth_bps.diagonal()[region])
         within_s = np.where(is_first, 0.0, matrix.latency_s.diagonal()[region])
         bandwidth_bps = np.minimum(bandwidth_bps, np.minimum.accumulate(within_bps))
-        return 2 * (1 - 1 / k) * (8 * num_bytes / bandwidth_bps + latency_s + np.cumsum(within_s))
+        return _around_s(k, num_bytes, bandwidth_bps, latency_s + np.cumsum(within_s))
+
+
+def _around_s(k: np.ndarray, num_bytes: float, slowest_bps: np.ndarray, latency_s: np.ndarray) -> np.ndarray:
+    """2 (1 - 1/k) (M / B + latency): every part of an update passes all links of a ring of k sites but one, twice."""
+    return 2 * (1 - 1 / k) * (8 * num_bytes / slowest_bps + latency_s)
 
 
 def best_rings(matrix: Matrix, regions: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

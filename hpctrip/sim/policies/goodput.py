@@ -95,7 +95,7 @@ class Goodput(Policy):
         return Decision(order[: candidates.vote], candidates, work)
 
     def _progress(self, worth: np.ndarray, num_sites: int, history: History) -> np.ndarray:
-        """What a round of cohorts of this weight [m] makes of the progress of all sites, but for l, [m]."""
+        """Share of the progress of all sites that cohorts of this weight [m] make in a round, without l, [m]."""
         steep = self.progress == "exponential"
         largest = STEEPEST_WEIGHT if steep else LARGEST_WEIGHT
         weight = self.noise_weight or noise_weight(history.rows, self.smoothing, largest)
